@@ -1,0 +1,2598 @@
+#!/usr/bin/env python3
+"""Score a Dockerfile against a JSON rubric: build it, test it, report, leave nothing behind.
+
+    arguments -> load_rubric -> Rubric -> with Docker(): build -> plan -> check -> docker.run
+              -> Run -> judge -> Verdict -> Result -> summarize -> Report -> JSON, screen
+              -> exit code
+
+One idea carries it: a check is two pure functions around one impure call. `check.script()`
+says what to run in the container, `docker.run()` runs it, `check.judge(run)` says what it means.
+
+Rooms, each using only those above it:
+
+    1  Vocabulary     the words that the other rooms share
+    2  Rubric         JSON to typed tests; every fault named with its place
+    3  Checks         one small class per test type; a new type is added here and nowhere else
+    4  Docker         the only room that starts a process: image, containers, limits, clean-up
+    5  Report         the summary, the JSON
+    6  Evaluation     the plan, the runner, evaluate()
+    7  Command line   arguments, screen, signals; the only room that prints
+
+Exit codes: 0 all tests passed; 1 a test did not pass, the build failed or the evaluation could
+not be carried out; 2 wrong usage; 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import dataclasses
+import datetime
+import hashlib
+import json
+import math
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Pattern,
+    Sequence,
+    TextIO,
+    Type,
+    TypeVar,
+    Union,
+)
+
+__version__ = "1.0.0"
+__all__ = ["EvaluationError", "evaluate", "main"]
+
+
+# ---------------------------------------------------------------------------------------------
+# Room 1: Vocabulary
+# ---------------------------------------------------------------------------------------------
+
+PASSED = "passed"
+FAILED = "failed"
+TIMEOUT = "timeout"
+SKIPPED = "skipped"
+UNRESOLVABLE = "unresolvable"
+ERROR = "error"
+NOT_RUN = "not_run"
+FINISHED = "finished"  # of a Run only: the check has answered and can be judged
+
+
+class EvaluationError(Exception):
+    """There can be no report; the text says why, and what to do."""
+
+
+class RubricError(EvaluationError):
+    """The rubric cannot be used; the text names every fault, one a line."""
+
+
+class EngineError(EvaluationError):
+    """Docker is missing, does not answer or refuses; never the fault of a Dockerfile."""
+
+
+class Stopped(Exception):
+    """Somebody asked the evaluation to end."""
+
+
+class Stop:
+    """A request to end, in two steps: first the work ends, then clean-up does too."""
+
+    def __init__(self) -> None:
+        self.level = 0
+
+    def ask(self) -> None:
+        """Ask once more; safe from any thread and from a signal handler's exception."""
+        self.level += 1
+
+
+class Needle(NamedTuple):
+    """Bytes to look for in a stream: no match of `pattern` is longer than `width` bytes."""
+
+    pattern: Pattern[bytes]
+    width: int
+
+    @classmethod
+    def literal(cls, text: str) -> Needle:
+        """Match `text` byte for byte in UTF-8."""
+        data = text.encode()
+        return cls(re.compile(re.escape(data)), len(data))
+
+
+class Script(NamedTuple):
+    """What to run in a container: constant shell text; all that a rubric says is in `arguments`."""
+
+    text: str
+    arguments: tuple[str, ...]
+    needles: tuple[Needle, ...] = ()
+    looks_only: bool = True
+
+
+class Run(NamedTuple):
+    """What came of one container.
+
+    `ending` is FINISHED, or at once the status of the test: FAILED, TIMEOUT, ERROR, NOT_RUN.
+    `status` is the check's own exit status, `found` says of each needle whether the output held
+    it, `output` is the output's head and tail, `seconds` the time from the check's first
+    instruction to its last.
+    """
+
+    ending: str
+    why: str = ""
+    status: int | None = None
+    found: tuple[bool, ...] = ()
+    output: str = ""
+    seconds: float = 0.0
+
+
+class Verdict(NamedTuple):
+    """A test's status, and the sentence that says why."""
+
+    status: str
+    message: str
+
+    @classmethod
+    def of(cls, passed: bool, message: str) -> Verdict:
+        """Passed or failed."""
+        return cls(PASSED if passed else FAILED, message)
+
+
+class Build(NamedTuple):
+    """What came of `docker build`: `kind` is "", or the fault's; `log` is the log's end."""
+
+    kind: str
+    message: str
+    log: str
+    builder: str
+    seconds: float
+
+
+class Fault(NamedTuple):
+    """What stopped an evaluation: `kind` is build, build_timeout, engine or interrupted."""
+
+    kind: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One row of the report's `test_results`; the order of fields is that of the JSON."""
+
+    test_id: str
+    test_type: str
+    passed: bool
+    score: float
+    message: str
+    execution_time: float
+    max_score: float
+    status: str
+    exit_code: int | None
+    timeout: float
+    output: str | None
+    category: str | None
+
+
+def shown(text: str, limit: int = 200) -> str:
+    """Return `text` fit for a line of a screen: no control characters, at most `limit` long."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not blank, "" where there is none."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """Return the first `most` items in quotes, and how many more there are."""
+    words = [f"'{shown(item, 80)}'" for item in items[:most]]
+    if len(items) > most:
+        words.append(f"{len(items) - most} more")
+    return ", ".join(words)
+
+
+# ---------------------------------------------------------------------------------------------
+# Room 2: Rubric
+# ---------------------------------------------------------------------------------------------
+
+DEFAULT_TIMEOUT = 30.0  # seconds
+ARGUMENT_LIMIT = 128 * 1024 - 1  # bytes; Linux, execve(2): MAX_ARG_STRLEN with its final NUL
+ARGUMENTS_LIMIT = 1024 * 1024  # bytes of one list together
+REQUIRED: Any = object()
+
+Number = Union[int, float]
+
+
+class _Object(Dict[str, Any]):
+    """A JSON object that remembers which keys the file gave twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = collections.Counter(key for key, _ in pairs)
+        self.twice = [key for key, count in counts.items() if count > 1]
+
+
+def _kind(value: Any) -> str:
+    """Name a JSON value for an error message."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return shown(json.dumps(value), 40)
+    if isinstance(value, str):
+        return f"the string '{shown(value, 40)}'" if value else "an empty string"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    return "an object"
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean …?)` where a known word is near, else what is known."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    near = get_close_matches(word, names, 1)
+    return f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(names)})"
+
+
+class Fields:
+    """A JSON object read key by key into typed values.
+
+    A fault is noted with its place and reading goes on with a stand-in, so that one reading
+    finds them all; whoever holds `faults` refuses the rubric if there are any.
+    """
+
+    def __init__(self, value: Any, place: str, faults: list[str]) -> None:
+        self.place = place
+        self._faults = faults
+        self._known: set[str] = set()
+        self._values: dict[str, Any] = value if isinstance(value, dict) else {}
+        if not isinstance(value, dict):
+            self.fault("", f"expected an object, found {_kind(value)}")
+        for key in getattr(value, "twice", ()):
+            self.fault("", f"key '{shown(key, 40)}' is given twice")
+
+    def fault(self, key: str, text: str) -> None:
+        """Note what is wrong with the value of `key` (of the object itself: "")."""
+        place = ".".join(part for part in (self.place, key) if part)
+        self._faults.append(f"{place}: {text}" if place else text)
+
+    def get(self, key: str, default: Any, expected: str, fits: Callable[[Any], bool]) -> Any:
+        """Return the value of `key`, or `default` where it is not there."""
+        self._known.add(key)
+        if key not in self._values:
+            if default is REQUIRED:
+                self.fault(key, f"missing; expected {expected}")
+            return default
+        value = self._values[key]
+        if not fits(value):
+            self.fault(key, f"expected {expected}, found {_kind(value)}")
+            return default
+        return value
+
+    def text(self, key: str, default: Any = REQUIRED) -> str:
+        """Return a string that is not empty and can be an argument of a program."""
+        value = self.get(key, default, "a string that is not empty", _is_text)
+        return self._argument(key, value) if isinstance(value, str) else ""
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of at least one such string."""
+        values = self.get(key, REQUIRED, "a list of strings that is not empty", _is_filled_list)
+        if values is REQUIRED:
+            return ()
+        texts = self._strings(key, values)
+        if sum(len(text.encode(errors="replace")) for text in texts) > ARGUMENTS_LIMIT:
+            self.fault(key, f"longer than {ARGUMENTS_LIMIT} bytes together")
+        return texts
+
+    def ids(self, key: str) -> tuple[str, ...]:
+        """Return a list of strings, which may be empty or missing."""
+        return self._strings(key, self.get(key, [], "a list of ids", _is_list))
+
+    def number(self, key: str, default: Number, expected: str, low: Callable[[Number], bool]) -> Number:
+        """Return a finite number for which `low` holds."""
+        value: Number = self.get(key, default, expected, lambda v: _is_number(v) and low(v))
+        return value
+
+    def choice(self, key: str, choices: Sequence[str]) -> str:
+        """Return one of `choices`; the first is the default."""
+        expected = "one of " + ", ".join(f"'{choice}'" for choice in choices)
+        return str(self.get(key, choices[0], expected, lambda v: v in choices))
+
+    def exit_code(self, key: str) -> int | None:
+        """Return an exit code, 0 where there is none, None for "any"."""
+        value = self.get(key, 0, "a whole number from 0 to 255 or 'any'", _is_exit_code)
+        return None if value == "any" else int(value)
+
+    def close(self) -> None:
+        """Refuse the keys that nobody asked for; those that begin with _ or $ are comments."""
+        for key in self._values:
+            if key not in self._known and key[:1] not in ("_", "$"):
+                self.fault("", f"unknown key '{shown(key, 40)}'{_suggestion(key, self._known)}")
+
+    def _strings(self, key: str, values: list[Any]) -> tuple[str, ...]:
+        for at, value in enumerate(values):
+            if not _is_text(value):
+                self.fault(f"{key}[{at}]", f"expected a string that is not empty, found {_kind(value)}")
+            else:
+                self._argument(f"{key}[{at}]", value)
+        return tuple(value for value in values if isinstance(value, str))
+
+    def _argument(self, key: str, text: str) -> str:
+        if "\0" in text:
+            self.fault(key, "a NUL character cannot be handed to a program")
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError as error:
+            self.fault(key, f"a lone surrogate (character {error.start + 1}) is not text")
+            return ""
+        if size > ARGUMENT_LIMIT:
+            self.fault(key, f"longer than {ARGUMENT_LIMIT} bytes")
+        return text
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_filled_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _is_exit_code(value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value == "any" if isinstance(value, str) else whole and 0 <= value <= 255
+
+
+class Test(NamedTuple):
+    """One test of a rubric. `timeout` is in seconds; `requires` are ids of other tests."""
+
+    id: str
+    type: str
+    check: Check
+    timeout: float
+    score: Number
+    requires: tuple[str, ...]
+    category: str | None
+
+
+class Rubric(NamedTuple):
+    """The tests of one rubric file, in its order, and what is odd about them."""
+
+    path: str
+    sha256: str
+    tests: tuple[Test, ...]
+    warnings: tuple[str, ...]
+
+
+def load_rubric(path: str, kinds: Mapping[str, Callable[[Fields], Check]]) -> Rubric:
+    """Read a rubric whole; `kinds` makes the check of each test type from its params.
+
+    Raises RubricError, which names every fault of the file with its place.
+    """
+    data = _read_bytes(path)
+    faults: list[str] = []
+    top = Fields(_parse_json(path, data), "", faults)
+    warnings = [] if top.text("repo", None) else ["rubric: no 'repo' at the top level"]
+    items = top.get("tests", REQUIRED, "a list of tests that is not empty", _is_filled_list)
+    tests = [] if items is REQUIRED else _tests(items, kinds, faults)
+    top.close()
+    if faults:
+        raise RubricError("\n".join(f"{path}: {fault}" for fault in faults))
+    return Rubric(path, hashlib.sha256(data).hexdigest(), tuple(tests), tuple(warnings))
+
+
+def _read_bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise RubricError(f"{path}: no such rubric; name one with --rubric FILE") from None
+    except OSError as error:
+        raise RubricError(f"{path}: the rubric cannot be read: {error.strerror}") from None
+
+
+def _parse_json(path: str, data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8-sig"), object_pairs_hook=_Object)
+    except UnicodeDecodeError as error:
+        raise RubricError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise RubricError(f"{path}: not JSON at {where}: {error.msg}") from None
+    except (RecursionError, ValueError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise RubricError(f"{path}: not usable JSON: {reason}") from None
+
+
+def _tests(items: list[Any], kinds: Mapping[str, Callable[[Fields], Check]], faults: list[str]) -> list[Test]:
+    given = {item["id"] for item in items if isinstance(item, dict) and _is_text(item.get("id"))}
+    seen: dict[str, int] = {}
+    tests = []
+    for at, item in enumerate(items):
+        fields = Fields(item, f"tests[{at}]", faults)
+        test = _test(fields, at, kinds, given, faults)
+        if test is None:
+            continue
+        if test.id in seen:
+            fields.fault("id", f"'{shown(test.id, 40)}' is the id of tests[{seen[test.id]}] too")
+        seen.setdefault(test.id, at)
+        tests.append(test)
+    return tests
+
+
+def _test(
+    fields: Fields,
+    at: int,
+    kinds: Mapping[str, Callable[[Fields], Check]],
+    given: set[str],
+    faults: list[str],
+) -> Test | None:
+    """Read one test; None where its type is not known, which is then among the faults."""
+    kind = fields.text("type")
+    params = fields.get("params", REQUIRED, "an object", lambda value: isinstance(value, dict))
+    identity = fields.text("id", None) or _free_id(f"{kind}_{at + 1}", given)
+    timeout = fields.number("timeout", DEFAULT_TIMEOUT, "a number of seconds over 0", lambda v: v > 0)
+    score = fields.number("score", 1, "a number of at least 0", lambda v: v >= 0)
+    requires = fields.ids("requires")
+    category = fields.text("category", None) or None
+    fields.text("description", None)
+    fields.close()
+    if kind and kind not in kinds:
+        fields.fault("type", f"unknown test type '{shown(kind, 40)}'{_suggestion(kind, kinds)}")
+    if kind not in kinds or params is REQUIRED:
+        return None
+    inner = Fields(params, f"{fields.place}.params", faults)
+    check = kinds[kind](inner)
+    inner.close()
+    return Test(identity, kind, check, float(timeout), score, requires, category)
+
+
+def _free_id(wanted: str, given: set[str]) -> str:
+    while wanted in given:
+        wanted += "_"
+    return wanted
+
+
+# ---------------------------------------------------------------------------------------------
+# Room 3: Checks
+# ---------------------------------------------------------------------------------------------
+
+# The scripts run in a subshell of the image's own /bin/sh (dash, busybox, bash), with the
+# rubric's text as positional parameters. bash takes functions from the environment even as sh,
+# and so could answer in the place of `test` or `command`: hence `unset -f`.
+
+_UNSET = "unset -f command test echo cat\n"
+
+_FIND_COMMANDS = (
+    _UNSET
+    + """\
+i=0 bad=0
+for name do
+  i=$((i + 1))
+  if path=$(command -v -- "$name") && test -n "$path" &&
+    case $name in */*) test -f "$name" && test -x "$name" ;; esac
+  then echo "found $path"
+  else bad=$((bad + 1)); test "$bad" -gt 20 || echo "missing $i"
+  fi
+done
+test "$bad" -eq 0
+"""
+)
+
+_TEST_PATHS = (
+    _UNSET
+    + """\
+kind=$1 i=0 bad=0
+shift
+for path do
+  i=$((i + 1))
+  if test "$kind" "$path"; then continue; fi
+  bad=$((bad + 1))
+  if test "$bad" -gt 20; then continue; fi
+  if test -d "$path"; then echo "directory $i"
+  elif test -f "$path"; then echo "file $i"
+  elif test -e "$path"; then echo "special $i"
+  elif test -L "$path"; then echo "dangling $i"
+  else echo "missing $i"
+  fi
+done
+echo "bad $bad"
+test "$bad" -eq 0
+"""
+)
+
+_READER = (
+    _UNSET
+    + """\
+reader() {
+  if test -x /bin/cat; then /bin/cat
+  elif test -x /usr/bin/cat; then /usr/bin/cat
+  elif test -x /bin/busybox; then /bin/busybox cat
+  elif command -v -- cat >/dev/null; then cat
+  else return 6
+  fi
+}
+"""
+)
+
+_READ_FILE = (
+    _READER
+    + """\
+if test -d "$1"; then exit 4; fi
+if test ! -e "$1"; then exit 3; fi
+if test ! -f "$1"; then exit 5; fi
+if test ! -r "$1"; then exit 7; fi
+reader <"$1"
+"""
+)
+
+_READ_ENVIRONMENT = _READER + "reader </proc/$$/environ\n"
+
+_RUN_COMMAND = """\
+exec 2>&1
+"$2" -c "$1"
+"""
+
+_READING = {
+    3: "no such file",
+    4: "a directory, not a file",
+    5: "not a regular file",
+    6: "no program to read with in the image (cat, busybox)",
+    7: "the image's user may not read it",
+}
+
+
+class Check:
+    """What one test asks. `params` is read in `__init__`, which thereby is the type's schema."""
+
+    def __init__(self, params: Fields) -> None:
+        raise NotImplementedError
+
+    def script(self) -> Script:
+        """Say what to run in the container."""
+        raise NotImplementedError
+
+    def judge(self, run: Run) -> Verdict:
+        """Say what a finished run means."""
+        raise NotImplementedError
+
+
+CHECKS: dict[str, type[Check]] = {}
+AnyCheck = TypeVar("AnyCheck", bound=Type[Check])
+
+
+def register(name: str) -> Callable[[AnyCheck], AnyCheck]:
+    """Make a class the check of the test type `name`."""
+
+    def add(check: AnyCheck) -> AnyCheck:
+        CHECKS[name] = check
+        return check
+
+    return add
+
+
+@register("commands_exist")
+class CommandsExist(Check):
+    """Every command is found by the image's shell."""
+
+    def __init__(self, params: Fields) -> None:
+        self.names = params.texts("names")
+
+    def script(self) -> Script:
+        """Ask `command -v` for each; print where it is, or the place in the list of one missing."""
+        return Script(_FIND_COMMANDS, self.names)
+
+    def judge(self, run: Run) -> Verdict:
+        """Pass when nothing was missing and something was printed for each."""
+        notes = _notes(run.output)
+        missing = [self.names[i] for i in _places(notes, "missing", len(self.names))]
+        found = [path for word, path in notes if word == "found"]
+        if run.status == 0 and found and not missing:
+            return Verdict(PASSED, f"found {listed(found)}")
+        return Verdict(FAILED, f"not found: {listed(missing)}" if missing else "nothing was found")
+
+
+@register("command_exists")
+class CommandExists(CommandsExist):
+    """A command is found by the image's shell."""
+
+    def __init__(self, params: Fields) -> None:
+        self.names = (params.text("name"),)
+
+
+@register("envvar_set")
+class EnvvarSet(Check):
+    """A variable is in the environment of the container's first process, and not empty."""
+
+    _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+    def __init__(self, params: Fields) -> None:
+        self.name = params.text("name")
+        if self.name and not self._NAME.fullmatch(self.name):
+            params.fault("name", f"'{shown(self.name, 40)}' is no name of a variable")
+
+    def script(self) -> Script:
+        """Hand the environment, a list of NAME=value that end in NUL, to the host."""
+        start = b"\0" + re.escape(self.name.encode()) + b"="
+        width = len(self.name) + 3
+        set_, empty = re.compile(start + b"[^\0]"), re.compile(start + b"\0")
+        return Script(_READ_ENVIRONMENT, (), (Needle(set_, width), Needle(empty, width)))
+
+    def judge(self, run: Run) -> Verdict:
+        """Pass when the variable was seen with a value."""
+        if run.status != 0:
+            why = _READING.get(run.status or 0, f"reading ended with exit code {run.status}")
+            return Verdict(FAILED, f"the environment cannot be read: {why}")
+        if run.found[0]:
+            return Verdict(PASSED, f"{self.name} is set")
+        return Verdict(FAILED, f"{self.name} is {'set, but empty' if run.found[1] else 'not set'}")
+
+
+@register("files_exist")
+class FilesExist(Check):
+    """Every path is a regular file, links followed."""
+
+    _TEST = "-f"
+    _WANTED = "file"
+
+    def __init__(self, params: Fields) -> None:
+        self.paths = params.texts("paths")
+
+    def script(self) -> Script:
+        """Test each path; say of one that is none what it is."""
+        return Script(_TEST_PATHS, (self._TEST, *self.paths))
+
+    def judge(self, run: Run) -> Verdict:
+        """Pass when every path was tested and none was bad."""
+        notes = _notes(run.output)
+        if run.status == 0 and notes == [("bad", "0")]:
+            count = len(self.paths)
+            return Verdict(PASSED, f"{count} {self._WANTED}{'s' if count > 1 else ''} found")
+        return Verdict(FAILED, "; ".join(self._faults(notes)) or "the paths could not be tested")
+
+    def _faults(self, notes: list[tuple[str, str]]) -> Iterator[str]:
+        words = {
+            "missing": f"no such {self._WANTED}",
+            "dangling": "a link to nothing",
+            "directory": "a directory, not a file",
+            "file": "a file, not a directory",
+            "special": f"not a {self._WANTED}",
+        }
+        for word, text in words.items():
+            paths = [self.paths[i] for i in _places(notes, word, len(self.paths))]
+            if paths:
+                yield f"{text}: {listed(paths)}"
+
+
+@register("dirs_exist")
+class DirsExist(FilesExist):
+    """Every path is a directory, links followed."""
+
+    _TEST = "-d"
+    _WANTED = "directory"
+
+    def judge(self, run: Run) -> Verdict:
+        """Pass as files do, with the plural of the word."""
+        verdict = super().judge(run)
+        return verdict._replace(message=verdict.message.replace("directorys", "directories"))
+
+
+class Contents:
+    """The strings that a text must hold: any of them, or all."""
+
+    def __init__(self, params: Fields) -> None:
+        self.texts = params.texts("contains")
+        self.all = params.choice("match", ("any", "all")) == "all"
+
+    def needles(self) -> tuple[Needle, ...]:
+        """Return one needle for each string."""
+        return tuple(Needle.literal(text) for text in self.texts)
+
+    def judge(self, found: Sequence[bool], holder: str) -> Verdict:
+        """Say what `holder` holds of them, or lacks."""
+        held = [text for text, here in zip(self.texts, found) if here]
+        lacking = [text for text, here in zip(self.texts, found) if not here]
+        if not held:
+            return Verdict(FAILED, f"{holder} holds none of {listed(self.texts)}")
+        if self.all and lacking:
+            return Verdict(FAILED, f"{holder} lacks {listed(lacking)}")
+        return Verdict(PASSED, f"{holder} holds {listed(held)}")
+
+
+@register("file_contains")
+class FileContains(Check):
+    """A regular file holds any (or all) of the strings."""
+
+    def __init__(self, params: Fields) -> None:
+        self.path = params.text("path")
+        self.contents = Contents(params)
+
+    def script(self) -> Script:
+        """Hand the file's content to the host, which does the matching."""
+        return Script(_READ_FILE, (self.path,), self.contents.needles())
+
+    def judge(self, run: Run) -> Verdict:
+        """Pass when the file was read to its end and held what was asked."""
+        if run.status != 0:
+            why = _READING.get(run.status or 0, f"reading it ended with exit code {run.status}")
+            return Verdict(FAILED, f"{shown(self.path, 80)}: {why}")
+        return self.contents.judge(run.found, shown(self.path, 80))
+
+
+@register("run_command")
+class RunCommand(Check):
+    """A command ends with the expected exit code."""
+
+    def __init__(self, params: Fields) -> None:
+        self.command = params.text("command")
+        self.expected = params.exit_code("exit_code")
+        self.shell = params.text("shell", "/bin/sh")
+
+    def script(self) -> Script:
+        """Run the command in a shell of its own, so that nothing in it can skip the end mark."""
+        return Script(_RUN_COMMAND, (self.command, self.shell), (), looks_only=False)
+
+    def judge(self, run: Run) -> Verdict:
+        """Pass on the expected exit code."""
+        passed = self.expected is None or run.status == self.expected
+        wanted = "" if passed or not self.expected else f", expected {self.expected}"
+        return Verdict.of(passed, f"exit code {run.status}{wanted}{_meaning(run, passed)}")
+
+
+@register("output_contains")
+class OutputContains(RunCommand):
+    """A command ends with the expected exit code and its output holds any (or all) strings."""
+
+    def __init__(self, params: Fields) -> None:
+        super().__init__(params)
+        self.contents = Contents(params)
+
+    def script(self) -> Script:
+        """Run the command and look for the strings in all that it prints."""
+        return super().script()._replace(needles=self.contents.needles())
+
+    def judge(self, run: Run) -> Verdict:
+        """Pass on the exit code and the strings together."""
+        code = super().judge(run)
+        return self.contents.judge(run.found, "output") if code.status == PASSED else code
+
+
+def _notes(output: str) -> list[tuple[str, str]]:
+    """Split what our own scripts print: a word and its value on each line."""
+    pairs = (line.partition(" ") for line in output.splitlines())
+    return [(word, value) for word, _, value in pairs]
+
+
+def _places(notes: list[tuple[str, str]], word: str, count: int) -> list[int]:
+    """Return the places in a list of `count` that were noted with `word`, from 0."""
+    places = [int(value) - 1 for key, value in notes if key == word and value.isdecimal()]
+    return [place for place in places if 0 <= place < count]
+
+
+def _meaning(run: Run, passed: bool) -> str:
+    """Say what an exit code that was not wanted means by convention, and the last line printed."""
+    last = last_line(run.output)
+    if passed:
+        return ""
+    status = run.status or 0
+    reason = {
+        126: " (cannot be executed)",
+        127: " (command not found)",
+        137: " (killed; out of memory?)",
+    }.get(status, "")
+    if status == 2 and "yntax error" in last:
+        reason = " (a syntax error in the rubric's command)"
+    return f"{reason}: {shown(last, 120)}" if last else reason
+
+
+# ---------------------------------------------------------------------------------------------
+# Room 4: Docker
+# ---------------------------------------------------------------------------------------------
+
+REPOSITORY = "dockerfile-evaluator"  # of our images, and the beginning of our containers' names
+LABEL = "io.dockerfile-evaluator."
+CONTAINER_NAME = re.compile(REPOSITORY + r"-(?P<run>[0-9a-f]{12})-[0-9]+")
+IMAGE_TAG = re.compile(r"(?P<run>[0-9a-f]{12})")
+
+# Limits in seconds.
+TICK = 0.1  # how soon a deadline or a request to stop is seen while docker is silent
+CALL_LIMIT = 20.0  # a docker command that only asks or removes
+START_LIMIT = 60.0  # from `docker run` to the begin mark
+END_LIMIT = 60.0  # from the end mark to the end of `docker run`
+KILL_LIMIT = 5.0  # from a signal to the end of a docker command
+REMOVE_LIMIT = 30.0  # for one container or image, all attempts together
+MARGIN = 3600.0  # that a run may outlive the sum of its limits before it counts as dead
+
+# Sizes in bytes.
+CHUNK = 64 * 1024
+KEPT_HEAD = 2 * 1024  # of a container's output
+KEPT_TAIL = 6 * 1024
+KEPT_LOG = 16 * 1024  # of the build log, its end
+KEPT_ANSWER = 4 * 1024 * 1024  # of a docker command that only asks
+
+_WRAPPER = """\
+set +eux
+echo "$1=B"
+(
+shift
+{text}
+)
+set -- "$1" "$?"
+echo "$1=E $2"
+exit "$2"
+"""
+_MARK = re.compile(rb"=(?:(?P<begin>B)|E (?P<status>[0-9]{1,3}))\n")
+_MARK_LONGEST = len(b"=E 255\n")
+
+_BUILD_ENVIRONMENT = {"BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
+
+# What docker and podman say where there is no engine at the other end, in lower case.
+_UNREACHABLE = (
+    "cannot connect to the docker daemon",
+    "is the docker daemon running",
+    "error during connect",
+    "connection refused",
+    "connection reset",
+    "unable to connect",
+)
+_ENGINE_HINT = (
+    "Is an engine running, and does DOCKER_HOST or the docker context point at it? "
+    "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
+    "runs COMMAND with an engine of its own."
+)
+_PROGRAM_HINT = (
+    "Install the docker command line, or name another with --docker PROGRAM. "
+    "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
+    "installs docker and runs COMMAND with an engine of its own."
+)
+
+
+class Flags(NamedTuple):
+    """What may be handed to a docker command: our defaults, and what would break us."""
+
+    forbidden: tuple[str, ...]
+    shorts: Mapping[str, str]  # one-letter flags that need no value or are forbidden
+    defaults: tuple[tuple[str, str], ...]  # a flag's name and the word that we hand over
+
+    def check(self, word: str) -> None:
+        """Raise ValueError, with the reason, for a word that must not be handed to docker."""
+        if not re.match(r"--?[A-Za-z]", word):
+            raise ValueError(f"{word!r}: expected one word that begins with '-', such as --flag=value")
+        for name in self.names(word):
+            if name in self.forbidden:
+                raise ValueError(f"{word!r}: --{name} is the evaluator's own to set")
+
+    def names(self, word: str) -> list[str]:
+        """Return the long names of the flags that a word sets (`-it` sets two)."""
+        if word.startswith("--"):
+            name = word[2:].partition("=")[0]
+            return ["network" if name == "net" else name]
+        names = []
+        for letter in word[1:]:
+            names.append(self.shorts.get(letter, letter))
+            if letter not in self.shorts:
+                break
+        return names
+
+    def words(self, given: Sequence[str], extra: Sequence[tuple[str, str]] = ()) -> tuple[str, ...]:
+        """Return our defaults, less those that the user's own words replace, and these words."""
+        names = {name for word in given for name in self.names(word)}
+        if any(name.startswith("health-") for name in names):
+            names.add("no-healthcheck")
+        ours = (word for name, word in (*self.defaults, *extra) if name not in names)
+        return (*ours, *given)
+
+
+RUN_FLAGS = Flags(
+    ("name", "rm", "entrypoint", "detach", "interactive", "tty", "cidfile", "help"),
+    {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"},
+    (
+        ("pull", "--pull=never"),
+        ("log-driver", "--log-driver=none"),
+        ("no-healthcheck", "--no-healthcheck"),
+        ("pids-limit", "--pids-limit=4096"),
+    ),
+)
+BUILD_FLAGS = Flags(
+    ("tag", "file", "iidfile", "quiet", "output", "load", "push", "help"),
+    {"t": "tag", "f": "file", "q": "quiet", "o": "output"},
+    (("force-rm", "--force-rm"),),
+)
+_NO_NETWORK = (("network", "--network=none"),)
+
+
+class Process:
+    """A docker command in a session of its own: the one place that starts a process.
+
+    The session keeps a terminal's Ctrl-C away from docker, so that clean-up can finish. Leaving
+    the `with` block ends what still runs of it.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env={**os.environ, **environment},
+            )
+        except FileNotFoundError:
+            raise EngineError(f"no program '{command[0]}' found. {_PROGRAM_HINT}") from None
+        except OSError as error:
+            raise EngineError(f"'{command[0]}' cannot be started: {error.strerror}") from None
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for name in ("stdout", "stderr"):  # first, or a docker that writes would never end
+            self._pipe(name).close()
+        if self.wait(0) is None:
+            self._signal(signal.SIGTERM)
+            if self.wait(KILL_LIMIT) is None:
+                self._signal(signal.SIGKILL)
+                self._popen.wait()
+
+    def read(self) -> Iterator[tuple[str, bytes]]:
+        """Yield `stdout` or `stderr` with what came there, and ("", b"") at least each TICK.
+
+        Ends with the end of both pipes, or when the command has ended and a stranger that
+        it left behind holds them.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe("stdout"), selectors.EVENT_READ, "stdout")
+            selector.register(self._pipe("stderr"), selectors.EVENT_READ, "stderr")
+            while selector.get_map():
+                ready = selector.select(TICK)
+                if not ready and self.wait(0) is not None:
+                    return
+                for key, _ in ready:
+                    data = os.read(key.fd, CHUNK)
+                    if data:
+                        yield key.data, data
+                    else:
+                        selector.unregister(key.fileobj)
+                yield "", b""
+
+    def wait(self, limit: float) -> int | None:
+        """Return the exit code, None where the command runs on after `limit` seconds."""
+        try:
+            return self._popen.wait(limit) if limit else self._popen.poll()
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _pipe(self, name: str) -> Any:
+        return getattr(self._popen, name)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, number)
+
+
+class Output:
+    """A stream of any length: which needles it holds, its first and its last bytes."""
+
+    def __init__(self, needles: Sequence[Needle] = (), head: int = KEPT_HEAD, tail: int = KEPT_TAIL) -> None:
+        self._needles = needles
+        self._found = [False] * len(needles)
+        self._head_limit, self._tail_limit = head, tail
+        self._head, self._tail = bytearray(), bytearray()
+        self._size = 0
+        # Where the stream is a list of strings that end in NUL, the first begins as the others do.
+        self._carry = b"\0"
+        self._overlap = max((needle.width for needle in needles), default=1) - 1
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes, in pieces of any size."""
+        self._size += len(data)
+        if not all(self._found):
+            window = self._carry + data
+            for at, needle in enumerate(self._needles):
+                self._found[at] = self._found[at] or bool(needle.pattern.search(window))
+            self._carry = window[-self._overlap :] if self._overlap else b""
+        room = self._head_limit - len(self._head)
+        self._head += data[: max(room, 0)]
+        self._tail += data[max(room, 0) :]
+        if len(self._tail) > self._tail_limit + CHUNK:
+            del self._tail[: -self._tail_limit]
+
+    @property
+    def found(self) -> tuple[bool, ...]:
+        """Whether each needle was in the stream."""
+        return tuple(self._found)
+
+    def text(self) -> str:
+        """Return the stream, its middle left out where it is long."""
+        tail = bytes(self._tail[-self._tail_limit :]) if self._tail_limit else b""
+        left_out = self._size - len(self._head) - len(tail)
+        gap = f"\n[… {left_out} bytes left out …]\n".encode() if left_out else b""
+        return (bytes(self._head) + gap + tail).decode(errors="replace")
+
+
+class Marks:
+    """Tell a container's marks from its output, in a stream fed in pieces of any size.
+
+    Only what stands between the begin mark and the first end mark is output. `nonce` begins
+    every mark, and nobody outside knows it before the container starts.
+    """
+
+    def __init__(self, nonce: bytes, output: Output) -> None:
+        self._nonce = nonce
+        self._output = output
+        self._rest = b""
+        self.begins = 0
+        self.statuses: list[int] = []
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        self._rest += data
+        while True:
+            at = self._rest.find(self._nonce)
+            if at < 0:
+                return self._pass_on(max(len(self._rest) - len(self._nonce) + 1, 0))
+            self._pass_on(at)
+            mark = _MARK.match(self._rest, len(self._nonce))
+            if mark:
+                self._note(mark)
+                self._rest = self._rest[mark.end() :]
+            elif len(self._rest) < len(self._nonce) + _MARK_LONGEST:
+                return None  # the rest of a mark may be on its way
+            else:
+                self._pass_on(len(self._nonce))
+
+    def close(self) -> None:
+        """Take what is left as output: no more is coming."""
+        self._pass_on(len(self._rest))
+
+    def proof(self, code: int | None) -> str:
+        """Return "" where the marks prove that the check ran to its end, else what is amiss."""
+        if self.begins != 1 or len(self.statuses) != 1:
+            return f"{self.begins} begin and {len(self.statuses)} end marks instead of one each"
+        if self.statuses[0] != code:
+            return f"the end mark says exit code {self.statuses[0]}, docker says {code}"
+        return ""
+
+    def _pass_on(self, count: int) -> None:
+        if self.begins and not self.statuses:
+            self._output.feed(self._rest[:count])
+        self._rest = self._rest[count:]
+
+    def _note(self, mark: Any) -> None:
+        if mark["begin"]:
+            self.begins += 1
+        else:
+            self.statuses.append(int(mark["status"]))
+
+
+class Answer(NamedTuple):
+    """What a docker command that only asks or removes had to say."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    def says(self, text: str) -> bool:
+        """Whether docker's error holds `text`, whatever the case."""
+        return text in self.stderr.lower()
+
+
+class Engine(NamedTuple):
+    """The versions of what answered, and the engine's clock less ours in seconds."""
+
+    client: str
+    server: str
+    platform: str
+    clock_offset: float
+
+
+class Image(NamedTuple):
+    """What `docker image inspect` says of the image that was built."""
+
+    size: int
+    user: str
+    workdir: str
+    environment: tuple[str, ...]
+
+
+class Container(NamedTuple):
+    """How one `docker run` went; `overrun` names the limit that was not kept, "" if none was."""
+
+    name: str
+    marks: Marks
+    output: Output
+    words: str  # docker's own, from before the begin mark
+    code: int | None
+    overrun: str
+    seconds: float
+
+
+class Watch:
+    """The clock of one container: which limit counts now, and is it over?"""
+
+    def __init__(self, marks: Marks, timeout: float) -> None:
+        self._marks = marks
+        self._timeout = timeout
+        self._started = time.monotonic()
+        self._begun: float | None = None
+        self._ended: float | None = None
+
+    def overrun(self) -> str:
+        """Return "start", "check" or "end" where that limit is over, else ""."""
+        now = time.monotonic()
+        if self._marks.begins and self._begun is None:
+            self._begun = now
+        if self._marks.statuses and self._ended is None:
+            self._ended = now
+        if self._ended is not None:
+            return "end" if now - self._ended > END_LIMIT else ""
+        if self._begun is not None:
+            return "check" if now - self._begun > self._timeout else ""
+        return "start" if now - self._started > START_LIMIT else ""
+
+    def seconds(self) -> float:
+        """Return the time from begin to end mark; without marks, from the start until now."""
+        begun = self._started if self._begun is None else self._begun
+        ended = time.monotonic() if self._ended is None else self._ended
+        return ended - begun
+
+
+class Cli:
+    """The docker command line, for commands that only ask or remove."""
+
+    def __init__(self, program: str, stop: Stop) -> None:
+        self.program = program
+        self._stop = stop
+
+    def ask(self, *arguments: str, last: bool = False) -> Answer:
+        """Run a docker command and return its answer, whatever its exit code.
+
+        Raises EngineError where there is no engine or no answer within CALL_LIMIT seconds, and
+        Stopped where somebody asked for the end; the `last` calls, those of clean-up, go on
+        until they ask again.
+        """
+        stdout, stderr = Output((), KEPT_ANSWER, 0), Output((), CHUNK, 0)
+        deadline = time.monotonic() + CALL_LIMIT
+        with Process((self.program, *arguments), {}) as process:
+            for stream, data in process.read():
+                (stdout if stream == "stdout" else stderr).feed(data)
+                if self._stop.level > int(last):
+                    raise Stopped
+                if time.monotonic() > deadline:
+                    break
+            code = process.wait(max(deadline - time.monotonic(), TICK))
+        if code is None:
+            raise EngineError(f"docker {arguments[0]} gave no answer within {CALL_LIMIT:.0f} s")
+        answer = Answer(code, stdout.text(), stderr.text())
+        if code != 0 and any(answer.says(words) for words in _UNREACHABLE):
+            raise no_engine(answer.stderr)
+        return answer
+
+    def answers(self) -> bool:
+        """Whether there is an engine that answers."""
+        try:
+            return self.ask("version", "--format", "{{.Server.Version}}").code == 0
+        except EngineError:
+            return False
+
+    def engine(self) -> Engine:
+        """Return what answers; raise EngineError where nothing does."""
+        answer = self.ask("version", "--format", "{{json .}}")
+        versions = _json_object(answer.stdout)
+        client, server = versions.get("Client") or {}, versions.get("Server") or {}
+        if answer.code != 0 or not server:
+            raise no_engine(answer.stderr)
+        platform = f"{server.get('Os', '?')}/{server.get('Arch', '?')}"
+        offset = self._clock() - time.time()
+        return Engine(str(client.get("Version")), str(server.get("Version")), platform, offset)
+
+    def _clock(self) -> float:
+        """Return the engine's time, in seconds since 1970; ours where it does not tell."""
+        text = self.ask("info", "--format", "{{.SystemTime}}").stdout
+        parts = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
+        if not parts:
+            return time.time()
+        zone = "+00:00" if parts[2] == "Z" else parts[2]
+        return datetime.datetime.fromisoformat(parts[1] + zone).timestamp()
+
+
+class Janitor:
+    """Marks what a run makes on the engine, and removes it: after this run, and after dead ones.
+
+    Nothing is taken for ours by its labels alone, since images can forge them: a container must
+    have a name of ours too, and an image a tag in our own repository. `left` names what could
+    not be removed.
+    """
+
+    _KEYS = ("run", "owner", "expires")
+
+    def __init__(self, cli: Cli, run: str) -> None:
+        self._cli = cli
+        self._run = run
+        self._live: set[str] = set()
+        self._count = 0
+        self._lock = threading.Lock()
+        self.left: list[str] = []
+
+    def labels(self, expires: float) -> tuple[str, ...]:
+        """Return the words that put our labels on an image or container; a time since 1970."""
+        values = (self._run, _owner(), str(int(min(expires, 1e12))))
+        pairs = zip(self._KEYS, values)
+        return tuple(word for key, value in pairs for word in ("--label", f"{LABEL}{key}={value}"))
+
+    def new_name(self) -> str:
+        """Return a name for a container, which is from now on to be removed."""
+        with self._lock:
+            self._count += 1
+            name = f"{REPOSITORY}-{self._run}-{self._count}"
+            self._live.add(name)
+        return name
+
+    def gone(self, name: str) -> None:
+        """Take note that a container is no more."""
+        self._live.discard(name)
+
+    def remove_container(self, name: str) -> None:
+        """Remove a container with its anonymous volumes, and see that it is gone."""
+        remove = ("container", "rm", "--force", "--volumes", name)
+        self._remove(remove, ("container", "inspect", name), "no such container")
+        self.gone(name)
+
+    def clean_up(self, tag: str) -> None:
+        """Remove this run's containers, then its image; docker may be away for a while."""
+        deadline = time.monotonic() + REMOVE_LIMIT
+        reason = "clean-up was interrupted"
+        while time.monotonic() < deadline:
+            try:
+                return self._clean_up(tag)
+            except Stopped:
+                break
+            except EngineError as error:
+                reason = str(error)
+                time.sleep(TICK)
+        self.left.extend(f"container {name} ({reason})" for name in sorted(self._live))
+        self.left.append(f"image {tag} ({reason})")
+        return None
+
+    def sweep_dead_runs(self, now: float) -> None:
+        """Remove what other runs left that were killed; `now` is the engine's clock."""
+        for name, labels in self._containers():
+            if labels.get("run") != self._run and _is_dead(labels, now):
+                self.remove_container(name)
+        for tag, labels in self._images():
+            if _is_dead(labels, now):
+                self._remove_image(tag)
+
+    def unnamed_images(self) -> set[str]:
+        """Return the ids of all images on the engine that have no name."""
+        form = ("--all", "--no-trunc", "--format", "{{.Tag}} {{.ID}}")
+        answer = self._cli.ask("image", "ls", *form, last=True)
+        lines = (line.split() for line in answer.stdout.splitlines())
+        return {words[1] for words in lines if words[0] == "<none>"}
+
+    def _clean_up(self, tag: str) -> None:
+        for name, labels in self._containers():
+            if labels.get("run") == self._run:
+                self.remove_container(name)
+        self._remove_image(tag)
+
+    def _remove_image(self, tag: str) -> None:
+        self._remove(("image", "rm", tag), ("image", "inspect", tag), "no such image")
+
+    def _remove(self, remove: Sequence[str], inspect: Sequence[str], gone: str) -> None:
+        """Remove until docker says that it is gone: it may be in use or on its way for a moment."""
+        deadline = time.monotonic() + REMOVE_LIMIT
+        words = ""
+        while time.monotonic() < deadline:
+            words = self._cli.ask(*remove, last=True).stderr
+            if self._cli.ask(*inspect, last=True).says(gone):
+                return
+            time.sleep(TICK / 2)
+        self.left.append(f"{remove[0]} {remove[-1]} ({shown(last_line(words))})")
+
+    def _containers(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the name and labels of each container that a run of ours made."""
+        form = "\t".join(["{{.Names}}", *(f'{{{{.Label "{LABEL}{key}"}}}}' for key in self._KEYS)])
+        ours = f"label={LABEL}run"
+        answer = self._cli.ask("ps", "--all", "--filter", ours, "--format", form, last=True)
+        for line in answer.stdout.splitlines():
+            name, *values = line.split("\t")
+            labels = dict(zip(self._KEYS, values))
+            match = CONTAINER_NAME.fullmatch(name)
+            if match and match["run"] == labels.get("run"):
+                yield name, labels
+
+    def _images(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the tag and labels of each image that a run of ours made and did not keep."""
+        answer = self._cli.ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY, last=True)
+        form = "{{json .Config.Labels}}"
+        for part in filter(IMAGE_TAG.fullmatch, answer.stdout.split()):
+            tag = f"{REPOSITORY}:{part}"
+            labels = self._cli.ask("image", "inspect", "--format", form, tag, last=True)
+            pairs = _json_object(labels.stdout).items()
+            yield tag, {key[len(LABEL) :]: str(value) for key, value in pairs if key.startswith(LABEL)}
+
+
+class Docker:
+    """One image, its containers, and their end.
+
+    Entering the `with` block finds the engine and removes what dead runs left; leaving it
+    removes all that was made. What could not be removed is then named in `left`, and what the
+    user should know is in `notes`. `lifetime` is how long, in seconds, the run can take.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        stop: Stop,
+        *,
+        lifetime: float = 0.0,
+        build_options: Sequence[str] = (),
+        run_options: Sequence[str] = (),
+    ) -> None:
+        run = os.urandom(6).hex()
+        self._cli = Cli(program, stop)
+        self._janitor = Janitor(self._cli, run)
+        self._run = run
+        self._stop = stop
+        self._lifetime = lifetime
+        self._build_options = tuple(build_options)
+        self._run_options = tuple(run_options)
+        self._labels: tuple[str, ...] = ()
+        self._builder = ""
+        self._unnamed: set[str] = set()
+        self.tag = f"{REPOSITORY}:{run}"
+        self.engine: Engine | None = None
+        self.image: Image | None = None
+        self.notes: list[str] = []
+
+    def __enter__(self) -> Docker:
+        """Raise EngineError where there is no docker program or no engine."""
+        self.engine = self._cli.engine()
+        now = time.time() + self.engine.clock_offset
+        self._labels = self._janitor.labels(now + self._lifetime + MARGIN)
+        self._janitor.sweep_dead_runs(now)
+        self._unnamed = self._janitor.unnamed_images()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._janitor.clean_up(self.tag)
+        if self._builder == "legacy" and not self.left:
+            self._note_cached_layers()
+
+    @property
+    def left(self) -> list[str]:
+        """What could not be removed, and why."""
+        return self._janitor.left
+
+    # The image
+
+    def build(self, dockerfile: str, context: str, limit: float, watch: Callable[[bytes], None]) -> Build:
+        """Build the image; `watch` gets the log in pieces, `limit` is in seconds.
+
+        Raises EngineError where the engine is lost on the way, and Stopped.
+        """
+        started = time.monotonic()
+        log, head = Output((), 0, KEPT_LOG), Output((), CHUNK, 0)
+        code: int | None = None
+        with Process(self._build_command(dockerfile, context), _BUILD_ENVIRONMENT) as process:
+            for _, data in process.read():
+                log.feed(data)
+                head.feed(data)
+                watch(data)
+                if self._stop.level:
+                    raise Stopped
+                if time.monotonic() - started > limit:
+                    break
+            else:
+                code = process.wait(END_LIMIT)
+        self._builder = _builder(head.text())
+        words = log.text()
+        kind, message = self._judge_build(code, words)
+        if kind == "build_timeout":
+            message = f"the build took over {limit:g} s and was stopped"
+        hint = _context_hint(words, context) if kind == "build" else ""
+        return Build(kind, message + hint, words, self._builder, time.monotonic() - started)
+
+    def keep(self, name: str) -> str:
+        """Give the image a second tag, with `name` in it, that is never removed; return the tag."""
+        part = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-")[:80] or "image"
+        tag = f"{REPOSITORY}:{part}-{self._run}-kept"
+        answer = self._cli.ask("image", "tag", self.tag, tag)
+        if answer.code != 0:
+            raise EngineError(f"the image could not be kept: {shown(last_line(answer.stderr))}")
+        return tag
+
+    def _build_command(self, dockerfile: str, context: str) -> tuple[str, ...]:
+        ours = ("--tag", self.tag, "--file", os.path.abspath(dockerfile))
+        options = BUILD_FLAGS.words(self._build_options)
+        return (self._cli.program, "build", *options, *self._labels, *ours, os.path.abspath(context))
+
+    def _judge_build(self, code: int | None, log: str) -> tuple[str, str]:
+        """Return the kind of fault, "" where there is none, and a message."""
+        if code is None:
+            return "build_timeout", ""
+        if code != 0:
+            if not self._cli.answers():
+                raise EngineError(f"the docker engine was lost during the build. {_ENGINE_HINT}")
+            return "build", f"docker build failed: {shown(_last_words(log), 300)}"
+        self.image = self._inspect_image()
+        if self.image is None:
+            return "build", (
+                "docker build succeeded, but the engine has no such image: the builder did not "
+                "load it (a docker-container builder needs `docker buildx use default`)"
+            )
+        return "", "built"
+
+    def _inspect_image(self) -> Image | None:
+        answer = self._cli.ask("image", "inspect", "--format", "{{json .}}", self.tag)
+        facts = _json_object(answer.stdout)
+        config = facts.get("Config") or {}
+        if answer.code != 0 or (config.get("Labels") or {}).get(f"{LABEL}run") != self._run:
+            return None
+        environment = tuple(str(entry) for entry in config.get("Env") or ())
+        user, workdir = str(config.get("User") or ""), str(config.get("WorkingDir") or "")
+        return Image(int(facts.get("Size") or 0), user, workdir, environment)
+
+    def _note_cached_layers(self) -> None:
+        """Tell of the legacy builder's remains; whose they are cannot be told, so they stay."""
+        count = len(self._janitor.unnamed_images() - self._unnamed)
+        if count:
+            self.notes.append(
+                f"cached layers: {count} new images without a name, which the legacy builder keeps "
+                "as its cache; `docker image prune` removes all such images of the engine"
+            )
+
+    # The containers
+
+    def run(self, script: Script, timeout: float) -> Run:
+        """Run a script in a new container; `timeout`, in seconds, counts from its begin mark.
+
+        Raises nothing for what goes wrong: it is in the Run's `ending` and `why`.
+        """
+        try:
+            container = self._start(script, timeout)
+            if not container.marks.begins and not container.overrun:
+                return self._run_again(script, timeout)
+            return self._judge(container, timeout)
+        except EngineError as error:
+            return Run(ERROR, str(error))
+        except Stopped:
+            return Run(NOT_RUN, "the evaluation was interrupted")
+
+    def _start(self, script: Script, timeout: float, *extra: str, keep: bool = False) -> Container:
+        """Run one container to its end; it is gone afterwards, unless it is to be kept."""
+        nonce, name = os.urandom(16).hex(), self._janitor.new_name()
+        output, words = Output(script.needles), Output((), CHUNK, 0)
+        marks = Marks(nonce.encode(), output)
+        watch = Watch(marks, timeout)
+        with Process(self._run_command(name, script, nonce, extra, keep=keep), {}) as process:
+            overrun = self._follow(process, marks, words, watch)
+            code = None if overrun else process.wait(END_LIMIT)
+            marks.close()
+            seconds = watch.seconds()
+            if code is None:  # the program's end would leave the container running
+                self._janitor.remove_container(name)
+        if marks.proof(code) and not keep:  # its creation may have been under way a moment ago
+            self._janitor.remove_container(name)
+        if not keep:
+            self._janitor.gone(name)
+        if overrun == "stop":
+            raise Stopped
+        if code is None and not overrun:
+            overrun = "end"
+        return Container(name, marks, output, words.text(), code, overrun, seconds)
+
+    def _follow(self, process: Process, marks: Marks, words: Output, watch: Watch) -> str:
+        """Read a container to its end; return "", the limit that was not kept, or "stop"."""
+        for stream, data in process.read():
+            if stream == "stdout":
+                marks.feed(data)
+            elif not marks.begins:
+                words.feed(data)
+            overrun = "stop" if self._stop.level else watch.overrun()
+            if overrun:
+                return overrun
+        return ""
+
+    def _run_command(
+        self, name: str, script: Script, nonce: str, extra: Sequence[str], *, keep: bool
+    ) -> tuple[str, ...]:
+        """Return the command; after the user's own options stands a `--label` of ours.
+
+        An option that lacks its value swallows that word, and docker then finds no image where
+        it looks for one, before anything is made.
+        """
+        options = RUN_FLAGS.words(self._run_options, _NO_NETWORK if script.looks_only else ())
+        ours = ("--name", name, "--entrypoint", "/bin/sh", *(() if keep else ("--rm",)))
+        shell = ("-c", _WRAPPER.format(text=script.text), "/bin/sh", nonce, *script.arguments)
+        return (self._cli.program, "run", *ours, *options, *extra, *self._labels, self.tag, *shell)
+
+    def _judge(self, container: Container, timeout: float) -> Run:
+        output, seconds = container.output.text(), container.seconds
+        if container.overrun == "check":
+            why = f"no end within {timeout:g} s; the container was killed"
+            return Run(TIMEOUT, why, output=output, seconds=seconds)
+        if container.overrun:
+            limit = START_LIMIT if container.overrun == "start" else END_LIMIT
+            raise EngineError(f"docker did not {container.overrun} the container within {limit:.0f} s")
+        amiss = container.marks.proof(container.code)
+        if not amiss:
+            return Run(FINISHED, "", container.code, container.output.found, output, seconds)
+        if not self._cli.answers():
+            raise EngineError("the docker engine was lost during the test")
+        why = f"no proof that the check ran to its end: {amiss} (container's exit code {container.code})"
+        return Run(FAILED, why, output=output, seconds=seconds)
+
+    def _run_again(self, script: Script, timeout: float) -> Run:
+        """Find out why a container gave no begin mark: by chance, by the image or by the engine.
+
+        This one is kept when it ends, since only the engine can say whether it ever started:
+        what stood on stderr may be an image's forgery.
+        """
+        container = self._start(script, timeout, keep=True)
+        try:
+            if container.marks.begins or container.overrun:
+                return self._judge(container, timeout)
+            started, words = self._state(container)
+        finally:
+            self._janitor.remove_container(container.name)
+        if started:
+            why = f"the image's /bin/sh ended without running the check (exit code {container.code})"
+            return Run(FAILED, why, seconds=container.seconds)
+        return self._judge_refusal(container, words)
+
+    def _state(self, container: Container) -> tuple[bool, str]:
+        """Return whether a container ever started, and docker's words where it did not."""
+        answer = self._cli.ask("container", "inspect", "--format", "{{json .State}}", container.name)
+        state = _json_object(answer.stdout)
+        started = not str(state.get("StartedAt") or "0001").startswith("0001")
+        lines = [line for line in container.words.splitlines() if line.startswith("docker:")]
+        words = str(state.get("Error") or "") or " ".join(lines) or container.words
+        return started, shown(words.strip(), 400)
+
+    def _judge_refusal(self, container: Container, words: str) -> Run:
+        """Say whose fault it is that docker could not start a container."""
+        if container.code in (126, 127) and "/bin/sh" in words:
+            return Run(FAILED, f"the image has no usable /bin/sh: {words}")
+        if self._inspect_image() is None:
+            raise EngineError("the image that was built is gone from the engine")
+        if self.image and (self.image.user or self.image.workdir):
+            as_root = self._start(Script(":", ()), START_LIMIT, "--user=0", "--workdir=/")
+            if as_root.marks.begins:
+                return Run(FAILED, f"the image's USER or WORKDIR cannot be used: {words}")
+        raise EngineError(f"docker could not start the container: {words}")
+
+
+def no_engine(words: str) -> EngineError:
+    """Return the error that says that no engine answers, docker's own words, and what to do."""
+    return EngineError(f"no docker engine answers ({shown(last_line(words), 300)}). {_ENGINE_HINT}")
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that a docker command printed, an empty one where it did not."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _last_words(log: str) -> str:
+    """Return the line of a build log that says why it failed: docker's, else the last."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    verdicts = r"(ERROR: |Error: |Error response |failed to solve|The command '|unknown (shorthand )?flag|(COPY|ADD) failed)"
+    final = [line for line in lines[-20:] if re.match(verdicts, line)]
+    return (final or lines or ["no output"])[-1]
+
+
+def _context_hint(log: str, context: str) -> str:
+    """Say where COPY and ADD look, where the end of a log reads as if that had been the trouble."""
+    missing = (
+        r"(?i)(COPY failed|ADD failed|failed to (compute|calculate) (cache key|checksum)|no source files)"
+    )
+    if not re.search(missing, log[-2000:]):
+        return ""
+    return f". The build context was {shown(context)}; name another with --context DIR"
+
+
+def _builder(log: str) -> str:
+    """Tell the builder by the first lines of its log, which come before any of the Dockerfile's."""
+    for line in log.splitlines()[:40]:
+        if re.match(r"#\d+ ", line):
+            return "buildkit"
+        if re.match(r"(Sending build context to Docker daemon|Step 1/\d+ :)", line):
+            return "legacy"
+        if re.match(r"STEP 1(/\d+)?:", line):
+            return "buildah"
+    return "unknown"
+
+
+def _owner() -> str:
+    """Name this process so that a later one on the same host can tell whether it still lives."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return "unknown"
+    return f"{boot}/{space}/{os.getpid()}/{_start_time(os.getpid())}"
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process started, in ticks since boot; "" where none lives (proc(5))."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in ("Z", "X") else fields[19]
+
+
+def _is_dead(labels: Mapping[str, str], now: float) -> bool:
+    """Tell whether the run that set these labels is over: by its process, else by its clock."""
+    host, _, process = labels.get("owner", "").rpartition("]/")
+    ours = _owner().rpartition("]/")[0]
+    pid, _, started = process.partition("/")
+    if ours and host == ours and pid.isdecimal():
+        return _start_time(int(pid)) != started
+    expires = labels.get("expires", "")
+    return expires.isdecimal() and int(expires) < now
+
+
+# ---------------------------------------------------------------------------------------------
+# Room 5: Report
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Counts and scores; scores are of the whole rubric, times in seconds."""
+
+    total_tests: int
+    passed_tests: int
+    failed_tests: int
+    total_score: Number
+    max_score: Number
+    success_rate: float
+    total_execution_time: float
+    by_category: dict[str, dict[str, Number]] | None
+
+
+def summarize(results: Sequence[Result]) -> Summary:
+    """Add up the rows of a report."""
+    passed = sum(1 for result in results if result.passed)
+    return Summary(
+        total_tests=len(results),
+        passed_tests=passed,
+        failed_tests=len(results) - passed,
+        total_score=_sum(result.score for result in results),
+        max_score=_sum(result.max_score for result in results),
+        success_rate=passed / len(results) if results else 0.0,
+        total_execution_time=round(sum(result.execution_time for result in results), 3),
+        by_category=_by_category(results),
+    )
+
+
+def _by_category(results: Sequence[Result]) -> dict[str, dict[str, Number]] | None:
+    groups: dict[str, list[Result]] = collections.defaultdict(list)
+    for result in results:
+        if result.category is not None:
+            groups[result.category].append(result)
+    totals = {
+        name: summarize([dataclasses.replace(r, category=None) for r in rows])
+        for name, rows in groups.items()
+    }
+    keys = ("total_tests", "passed_tests", "failed_tests", "total_score", "max_score")
+    return {name: {key: getattr(total, key) for key in keys} for name, total in totals.items()} or None
+
+
+def _sum(numbers: Iterable[Number]) -> Number:
+    """Add scores: whole numbers stay whole, and 0.1 + 0.2 is 0.3."""
+    total = sum(numbers)
+    return total if isinstance(total, int) else round(total, 9)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All that is known of one evaluation; the order of fields is that of the JSON."""
+
+    repo: str
+    dockerfile: str
+    rubric: str
+    summary: Summary
+    test_results: Sequence[Result]
+    build: Build | None
+    error: Fault | None
+    warnings: Sequence[str]
+    environment: Mapping[str, Any]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all tests passed and nothing else went wrong."""
+        return self.error is None and self.summary.failed_tests == 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON."""
+        summary = dataclasses.asdict(self.summary)
+        if summary["by_category"] is None:
+            del summary["by_category"]
+        build = self.build
+        return {
+            "repo": self.repo,
+            "dockerfile": self.dockerfile,
+            "rubric": self.rubric,
+            "summary": summary,
+            "test_results": [dataclasses.asdict(result) for result in self.test_results],
+            "build": {
+                "succeeded": bool(build and not build.kind),
+                "execution_time": round(build.seconds, 3) if build else 0.0,
+                "message": build.message if build else "not built",
+                "log": build.log if build else "",
+            },
+            "error": self.error._asdict() if self.error else None,
+            "warnings": list(self.warnings),
+            "environment": dict(self.environment),
+        }
+
+    def write(self, path: str) -> None:
+        """Write the report as JSON; raise EvaluationError where that fails, old file untouched."""
+        write_file(path, json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def check_writable(path: str) -> None:
+    """Raise EvaluationError where a file could not be written; make the folders that it needs."""
+    if os.path.isdir(path):
+        raise EvaluationError(f"{path}: a folder; expected a file for the report")
+    if _is_special(path):
+        return
+    target = os.path.realpath(path)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _new_file(_temporary(target)).close()
+        os.unlink(_temporary(target))
+    except OSError as error:
+        raise EvaluationError(f"{path}: the report cannot be written: {error.strerror}") from None
+
+
+def write_file(path: str, text: str) -> None:
+    """Write a file whole or not at all; raise EvaluationError where it cannot be written."""
+    target = os.path.realpath(path)
+    temporary = target if _is_special(path) else _temporary(target)
+    try:
+        with open(path, "wb") if _is_special(path) else _new_file(temporary) as file:
+            file.write(text.encode(errors="backslashreplace"))
+        if temporary != target:
+            os.replace(temporary, target)
+    except OSError as error:
+        if temporary != target:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise EvaluationError(f"{path}: the report cannot be written: {error.strerror}") from None
+
+
+def _is_special(path: str) -> bool:
+    """Whether there is a pipe or a device such as /dev/stdout, which cannot be replaced."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def _temporary(target: str) -> str:
+    return f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
+
+
+def _new_file(path: str) -> Any:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb")
+
+
+# ---------------------------------------------------------------------------------------------
+# Room 6: Evaluation
+# ---------------------------------------------------------------------------------------------
+
+LOOKS_AT_ONCE = min(4, os.cpu_count() or 1)
+FAULTS_IN_A_ROW = 2  # engine faults after which the rest is not run
+START_ALLOWANCE = 3 * START_LIMIT  # seconds of a test's share in the life of a run, beside its timeout
+
+_TELLING_VARIABLES = ("BASH_ENV", "ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS", "PROMPT_COMMAND")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What was asked for: the arguments of evaluate(), which are those of the command line."""
+
+    dockerfile: str
+    repo: str
+    rubric: str
+    output: str | None = None
+    context: str = "."
+    build_timeout: float = 3600.0
+    jobs: int = 1
+    build_options: tuple[str, ...] = ()
+    run_options: tuple[str, ...] = ()
+    docker: str = "docker"
+    keep_image: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what is wrong usage rather than a fault of files or docker."""
+        if not 0 < self.build_timeout < math.inf:
+            raise ValueError(f"build timeout {self.build_timeout!r}: expected a number of seconds over 0")
+        if self.jobs < 1:
+            raise ValueError(f"jobs {self.jobs!r}: expected a whole number of at least 1")
+        for flags, words in ((BUILD_FLAGS, self.build_options), (RUN_FLAGS, self.run_options)):
+            for word in words:
+                flags.check(word)
+
+
+class Observer:
+    """Hears what happens; called from one thread at a time. Here it does nothing."""
+
+    def loaded(self, rubric: Rubric) -> None:
+        """The rubric is understood."""
+
+    def phase(self, text: str) -> None:
+        """Something else begins that may take long."""
+
+    def build_output(self, data: bytes) -> None:
+        """Some more of the build log."""
+
+    def built(self, build: Build) -> None:
+        """The build is over."""
+
+    def started(self, test: Test) -> None:
+        """A test begins."""
+
+    def finished(self, test: Test, result: Result, output: str) -> None:
+        """A test is over."""
+
+    def interrupted(self) -> None:
+        """Somebody asked for the end; clean-up begins."""
+
+    def reported(self, report: Report) -> None:
+        """All is over, and the report is written."""
+
+
+class Plan(NamedTuple):
+    """The tests in an order that respects `requires`, and why some can never run."""
+
+    order: tuple[Test, ...]
+    unresolvable: dict[str, str]
+
+
+def plan(tests: Sequence[Test]) -> Plan:
+    """Order the tests so that each comes after all that it requires.
+
+    Tests that require an unknown id, themselves or each other in a circle are unresolvable.
+    """
+    by_id = {test.id: test for test in tests}
+    unresolvable = {}
+    for test in tests:
+        unknown = [name for name in test.requires if name not in by_id]
+        if unknown:
+            unresolvable[test.id] = f"requires unknown test {listed(unknown)}"
+        elif test.id in test.requires:
+            unresolvable[test.id] = "requires itself"
+    order = _sorted(tests, by_id)
+    placed = {test.id for test in order}
+    rest = [test for test in tests if test.id not in placed]
+    for test in _circular(rest):
+        unresolvable.setdefault(test.id, f"requires itself in a circle: {_circle(test, rest)}")
+    return Plan((*order, *rest), unresolvable)
+
+
+def _sorted(tests: Sequence[Test], known: Mapping[str, Test]) -> list[Test]:
+    """Return, requirements first, the tests that no circle holds up (Kahn's algorithm)."""
+    waits = {test.id: {name for name in test.requires if name in known} for test in tests}
+    dependents = collections.defaultdict(list)
+    for test in tests:
+        for name in waits[test.id]:
+            dependents[name].append(test)
+    ready = collections.deque(test for test in tests if not waits[test.id])
+    order = []
+    while ready:
+        test = ready.popleft()
+        order.append(test)
+        for dependent in dependents[test.id]:
+            waits[dependent.id].discard(test.id)
+            if not waits[dependent.id]:
+                ready.append(dependent)
+    return order
+
+
+def _circular(rest: Sequence[Test]) -> list[Test]:
+    """Return the tests that stand in a circle, without those that only wait for one."""
+    reverse = [test._replace(requires=()) for test in rest]
+    requirers: dict[str, list[str]] = collections.defaultdict(list)
+    for test in rest:
+        for name in test.requires:
+            requirers[name].append(test.id)
+    reverse = [test._replace(requires=tuple(requirers[test.id])) for test in rest]
+    outside = {test.id for test in _sorted(reverse, {test.id: test for test in rest})}
+    return [test for test in rest if test.id not in outside]
+
+
+def _circle(test: Test, rest: Sequence[Test]) -> str:
+    """Walk along `requires` until a test comes again, and return the way."""
+    by_id = {other.id: other for other in rest}
+    way: list[str] = []
+    name = test.id
+    while name not in way and len(way) < len(rest):
+        way.append(name)
+        name = next(needed for needed in by_id[name].requires if needed in by_id)
+    way = way[way.index(name) :]
+    return shown(" -> ".join([*way, name]), 300)
+
+
+class Runner:
+    """Run the tests of a plan: what only looks before commands, each after its requirements."""
+
+    def __init__(
+        self, the_plan: Plan, run: Callable[[Script, float], Run], stop: Stop, jobs: int, observer: Observer
+    ) -> None:
+        self._plan = the_plan
+        self._run_script = run
+        self._stop = stop
+        self._jobs = jobs
+        self._observer = observer
+        self._waits: dict[str, set[str]] = {}
+        self._dependents: dict[str, list[Test]] = collections.defaultdict(list)
+        self._looks: collections.deque[Test] = collections.deque()
+        self._commands: collections.deque[Test] = collections.deque()
+        self._alone: collections.deque[Test] = collections.deque()
+        self._running: dict[Any, tuple[Test, bool]] = {}
+        self._faults = 0
+        self.results: dict[str, Result] = {}
+
+    def run(self) -> dict[str, Result]:
+        """Run all that can be run; return a result for every test, by id."""
+        from concurrent import futures
+
+        self._queue_all()
+        with futures.ThreadPoolExecutor(max(LOOKS_AT_ONCE, self._jobs)) as pool:
+            while True:
+                self._start_ready(pool)
+                if not self._running:
+                    break
+                done, _ = futures.wait(self._running, return_when=futures.FIRST_COMPLETED)
+                for future in done:
+                    self._take(future)
+        for test in self._plan.order:
+            if test.id not in self.results:
+                self._settle(test, Run(NOT_RUN, self._why_not_run()))
+        return self.results
+
+    def _queue_all(self) -> None:
+        unresolvable = self._plan.unresolvable
+        for test in self._plan.order:
+            self._waits[test.id] = set(test.requires)
+            for name in test.requires:
+                self._dependents[name].append(test)
+        for test in self._plan.order:
+            if test.id in unresolvable:
+                self._settle(test, Run(UNRESOLVABLE, unresolvable[test.id]))
+            elif not self._waits[test.id] and test.id not in self.results:
+                self._queue(test)
+
+    def _queue(self, test: Test) -> None:
+        looks = test.check.script().looks_only
+        (self._looks if looks else self._commands).append(test)
+
+    def _start_ready(self, pool: Any) -> None:
+        while True:
+            ready = self._next()
+            if ready is None or self._stop.level or self._faults >= FAULTS_IN_A_ROW:
+                return
+            test, alone = ready
+            self._observer.started(test)
+            future = pool.submit(self._run_script, test.check.script(), test.timeout)
+            self._running[future] = (test, alone)
+
+    def _next(self) -> tuple[Test, bool] | None:
+        """Take the next test that may start now; True with it where it must be alone."""
+        looking = sum(1 for test, _ in self._running.values() if test.check.script().looks_only)
+        alone = any(alone for _, alone in self._running.values())
+        if self._looks and not alone and looking < LOOKS_AT_ONCE:
+            return self._looks.popleft(), False
+        if self._looks or looking or alone:
+            return None
+        if self._commands:
+            return (self._commands.popleft(), False) if len(self._running) < self._jobs else None
+        if self._alone and not self._running:
+            return self._alone.popleft(), True
+        return None
+
+    def _take(self, future: Any) -> None:
+        test, alone = self._running.pop(future)
+        run = future.result()
+        if run.ending == TIMEOUT and self._jobs > 1 and not alone and not test.check.script().looks_only:
+            self._alone.append(test)  # a busy machine is no verdict
+            return
+        self._faults = self._faults + 1 if run.ending == ERROR else 0
+        self._settle(test, run)
+
+    def _settle(self, test: Test, run: Run) -> None:
+        """Note a result, and what follows from it for the tests that require this one."""
+        settled = [(test, run)]
+        while settled:
+            test, run = settled.pop()
+            if test.id in self.results:
+                continue
+            result = self._result(test, run)
+            self.results[test.id] = result
+            self._observer.finished(test, result, run.output)
+            for dependent in self._dependents[test.id]:
+                if not result.passed and run.ending != NOT_RUN:
+                    settled.append(
+                        (dependent, Run(SKIPPED, f"requires '{shown(test.id, 80)}', which did not pass"))
+                    )
+                elif result.passed:
+                    self._waits[dependent.id].discard(test.id)
+                    if not self._waits[dependent.id] and dependent.id not in self._plan.unresolvable:
+                        self._queue(dependent)
+
+    def _result(self, test: Test, run: Run) -> Result:
+        verdict = test.check.judge(run) if run.ending == FINISHED else Verdict(run.ending, run.why)
+        return result_of(test, verdict, run)
+
+    def _why_not_run(self) -> str:
+        if self._stop.level:
+            return "the evaluation was interrupted"
+        return f"not run after {FAULTS_IN_A_ROW} engine faults in a row"
+
+
+def result_of(test: Test, verdict: Verdict, run: Run) -> Result:
+    """Make the report's row of one test."""
+    passed = verdict.status == PASSED
+    command = not test.check.script().looks_only
+    return Result(
+        test_id=test.id,
+        test_type=test.type,
+        passed=passed,
+        score=test.score if passed else 0,
+        message=verdict.message,
+        execution_time=round(run.seconds, 3),
+        max_score=test.score,
+        status=verdict.status,
+        exit_code=run.status if command else None,
+        timeout=test.timeout,
+        output=run.output if command and run.output and not passed else None,
+        category=test.category,
+    )
+
+
+def evaluate(
+    dockerfile: str,
+    repo: str,
+    rubric: str | None = None,
+    output: str | None = None,
+    *,
+    verbose: bool = False,
+    context: str | None = None,
+    build_timeout: float = 3600.0,
+    jobs: int = 1,
+    build_options: Sequence[str] = (),
+    run_options: Sequence[str] = (),
+    docker: str = "docker",
+    keep_image: bool = False,
+) -> dict[str, Any]:
+    """Build `dockerfile`, answer every test of `rubric`, and return the report as a plain dict.
+
+    The arguments are the command line's: `rubric` defaults to rubrics/<repo>.json, `context` to
+    the Dockerfile's folder, `build_timeout` is in seconds, the options are words for docker such
+    as "--memory=2g". With `output` the report is written there as JSON, too. Prints nothing,
+    installs no signal handler, is safe in several threads at once.
+
+    Raises EvaluationError where there can be no report (no such Dockerfile, an unusable rubric,
+    an output that cannot be written), ValueError for arguments that make no sense, and, after
+    clean-up and with the report written, KeyboardInterrupt where that came in between.
+    """
+    settings = Settings(
+        dockerfile=os.fspath(dockerfile),
+        repo=repo,
+        rubric=os.fspath(rubric) if rubric else default_rubric(repo),
+        output=os.fspath(output) if output else None,
+        context=os.fspath(context) if context else default_context(dockerfile),
+        build_timeout=build_timeout,
+        jobs=jobs,
+        build_options=tuple(build_options),
+        run_options=tuple(run_options),
+        docker=docker,
+        keep_image=keep_image,
+    )
+    return _evaluate(settings, Observer()).as_dict()
+
+
+def default_rubric(repo: str) -> str:
+    """Return the path of the rubric that belongs to a repository."""
+    return os.path.join("rubrics", f"{repo}.json")
+
+
+def default_context(dockerfile: str) -> str:
+    """Return the build context of a Dockerfile: its own folder."""
+    return os.path.dirname(os.path.abspath(os.fspath(dockerfile)))
+
+
+def _evaluate(settings: Settings, observer: Observer) -> Report:
+    """Do all that evaluate() promises; the observer hears of it."""
+    dockerfile_sha256 = _check_dockerfile(settings.dockerfile, settings.context)
+    rubric = load_rubric(settings.rubric, CHECKS)
+    observer.loaded(rubric)
+    if settings.output:
+        check_writable(settings.output)
+    evaluation = _Evaluation(settings, rubric, dockerfile_sha256, observer)
+    return _undisturbed(evaluation.run, evaluation.stop, observer)
+
+
+def _check_dockerfile(path: str, context: str) -> str:
+    """Return the Dockerfile's SHA-256; raise EvaluationError where docker could not read it."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise EvaluationError(f"{path}: not a regular file; expected a Dockerfile")
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise EvaluationError(f"{path}: the Dockerfile cannot be read: {error.strerror}") from None
+    if not os.path.isdir(context):
+        raise EvaluationError(f"{context}: no such folder for the build context (--context DIR)")
+    return hashlib.sha256(content).hexdigest()
+
+
+Outcome = TypeVar("Outcome")
+
+
+def _undisturbed(work: Callable[[], Outcome], stop: Stop, observer: Observer) -> Outcome:
+    """Do the work in a thread of its own, where no KeyboardInterrupt can tear it.
+
+    The caller only waits. Where it is interrupted it asks the work to stop and waits on; where
+    it is interrupted again, the work is asked to leave its clean-up, too. The wait is a read
+    from a pipe, since an exception may leave a lock in an unknown state, but not a pipe.
+    """
+    outcomes: list[Outcome] = []
+    failures: list[BaseException] = []
+    ending, ended = os.pipe()
+
+    def body() -> None:
+        try:
+            outcomes.append(work())
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            os.close(ended)
+
+    thread = threading.Thread(target=body, name="DockerfileEvaluator", daemon=True)
+    try:
+        _wait_for(thread, ending, stop, observer)
+    finally:
+        os.close(ending)
+    if failures:
+        raise failures[0]
+    return outcomes[0]
+
+
+def _wait_for(thread: threading.Thread, ending: int, stop: Stop, observer: Observer) -> None:
+    try:
+        thread.start()
+        os.read(ending, 1)
+    except KeyboardInterrupt:
+        _wait_for_clean_up(ending, stop, observer)
+        raise
+
+
+def _wait_for_clean_up(ending: int, stop: Stop, observer: Observer) -> None:
+    try:
+        stop.ask()
+        observer.interrupted()
+        os.read(ending, 1)
+    except KeyboardInterrupt:
+        stop.ask()
+        os.read(ending, 1)
+
+
+class _Evaluation:
+    """One evaluation from the engine to the written report."""
+
+    def __init__(
+        self, settings: Settings, rubric: Rubric, dockerfile_sha256: str, observer: Observer
+    ) -> None:
+        self._settings = settings
+        self._rubric = rubric
+        self._observer = observer
+        self._results: dict[str, Result] = {}
+        self._build: Build | None = None
+        self._error: Fault | None = None
+        self._kept = ""
+        self._hash = dockerfile_sha256
+        self._started = datetime.datetime.now(datetime.timezone.utc)
+        self.stop = Stop()
+
+    def run(self) -> Report:
+        """Evaluate, clean up, write the report."""
+        docker = self._docker()
+        try:
+            with docker:
+                self._work(docker)
+        except EngineError as error:
+            self._error = Fault("engine", str(error))
+        except Stopped:
+            pass
+        report = self._report(docker)
+        if self._settings.output:
+            report.write(self._settings.output)
+        self._observer.reported(report)
+        return report
+
+    def _docker(self) -> Docker:
+        settings = self._settings
+        limits = sum(test.timeout * 2 + START_ALLOWANCE for test in self._rubric.tests)
+        return Docker(
+            settings.docker,
+            self.stop,
+            lifetime=settings.build_timeout + limits,
+            build_options=settings.build_options,
+            run_options=settings.run_options,
+        )
+
+    def _work(self, docker: Docker) -> None:
+        settings, observer = self._settings, self._observer
+        observer.phase("building")
+        self._build = docker.build(
+            settings.dockerfile, settings.context, settings.build_timeout, observer.build_output
+        )
+        observer.built(self._build)
+        if self._build.kind:
+            self._error = Fault(self._build.kind, self._build.message)
+            return
+        runner = Runner(plan(self._rubric.tests), docker.run, self.stop, settings.jobs, observer)
+        self._results = runner.results
+        runner.run()
+        if settings.keep_image:
+            self._kept = docker.keep(settings.repo)
+        observer.phase("cleaning up")
+
+    def _report(self, docker: Docker) -> Report:
+        error = self._final_error(docker)
+        why = f"not run: {error.message}" if error else "not run"
+        results = [
+            self._results.get(test.id) or result_of(test, Verdict(NOT_RUN, why), Run(NOT_RUN))
+            for test in self._rubric.tests
+        ]
+        settings = self._settings
+        return Report(
+            repo=settings.repo,
+            dockerfile=settings.dockerfile,
+            rubric=settings.rubric,
+            summary=summarize(results),
+            test_results=results,
+            build=self._build,
+            error=error,
+            warnings=[*self._rubric.warnings, *_oddities(docker.image), *docker.notes],
+            environment=self._environment(docker),
+        )
+
+    def _final_error(self, docker: Docker) -> Fault | None:
+        """Return what stopped the evaluation, else what was wrong with the engine."""
+        if self.stop.level:
+            left = f"; left on the engine: {'; '.join(docker.left)}" if docker.left else ""
+            return Fault("interrupted", f"the evaluation was interrupted{left}")
+        if self._error:
+            return self._error
+        faults = [result for result in self._results.values() if result.status == ERROR]
+        if faults:
+            return Fault("engine", faults[-1].message)
+        if docker.left:
+            return Fault("engine", f"left on the engine: {'; '.join(docker.left)}")
+        return None
+
+    def _environment(self, docker: Docker) -> dict[str, Any]:
+        engine, build, image = docker.engine, self._build, docker.image
+        return {
+            "evaluator_version": __version__,
+            "jobs": self._settings.jobs,
+            "docker_client": engine.client if engine else None,
+            "docker_server": engine.server if engine else None,
+            "platform": engine.platform if engine else None,
+            "builder": build.builder if build else None,
+            "started_at": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "dockerfile_sha256": self._hash,
+            "rubric_sha256": self._rubric.sha256,
+            "image_size": image.size if image else None,
+            "kept_image": self._kept or None,
+        }
+
+
+def _oddities(image: Image | None) -> Iterator[str]:
+    """Name what an image sets that changes how every shell in it behaves."""
+    for entry in image.environment if image else ():
+        name = entry.partition("=")[0]
+        if name in _TELLING_VARIABLES or name.startswith("BASH_FUNC_"):
+            yield f"image: sets {shown(entry, 120)}, which can change what every command does"
+
+
+# ---------------------------------------------------------------------------------------------
+# Room 7: Command line
+# ---------------------------------------------------------------------------------------------
+
+SHOWN_LINES = 20  # of a failed build's log, and of a test's output with --verbose
+VERBOSE_LOG = 2 * 1024 * 1024  # bytes of the build log that --verbose shows as they come
+COLOURS = {PASSED: "32", FAILED: "31", TIMEOUT: "31", ERROR: "31", SKIPPED: "33", UNRESOLVABLE: "33"}
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that asks for the end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Screen(Observer):
+    """What a person sees: a line per test, and on a terminal one line that lives.
+
+    All text that a container may have written is cleaned and prefixed, so that it can neither
+    steer a terminal nor command a CI system.
+    """
+
+    def __init__(self, out: TextIO, errors: TextIO, *, output: str | None, verbose: bool) -> None:
+        self._out = out
+        self._errors = errors
+        self._output = output
+        self._verbose = verbose
+        self._width = 0
+        self._live = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._colours = self._live and not os.environ.get("NO_COLOR")
+        self._lock = threading.RLock()
+        self._running: dict[str, float] = {}
+        self._phase, self._step, self._since = "", "", time.monotonic()
+        self._drawn = False
+        self._closed = threading.Event()
+        self._log_size = 0
+        self._line = b""
+        self._missed: collections.deque[str] = collections.deque(maxlen=40)
+        if self._live:
+            threading.Thread(target=self._keep_alive, daemon=True).start()
+
+    def loaded(self, rubric: Rubric) -> None:
+        self._width = min(max(len(shown(test.id)) for test in rubric.tests), 32)
+
+    def phase(self, text: str) -> None:
+        with self._lock:
+            self._phase, self._step, self._since = text, "", time.monotonic()
+
+    def build_output(self, data: bytes) -> None:
+        *lines, self._line = (self._line + data).split(b"\n")
+        self._line = self._line[-CHUNK:]
+        for line in lines:
+            self._build_line(line.decode(errors="replace").rstrip("\r"), len(line) + 1)
+
+    def built(self, build: Build) -> None:
+        if self._line:
+            self.build_output(b"\n")
+        if self._missed:
+            self._print(self._quoted(f"[the log goes on; its last {len(self._missed)} lines:]"))
+        for line in self._missed:
+            self._print(self._quoted(line))
+        if build.kind and not self._verbose:
+            for line in build.log.splitlines()[-SHOWN_LINES:]:
+                self._print(self._quoted(line))
+        word = "build failed" if build.kind else "built"
+        self._print(f"{word} ({build.builder} builder, {build.seconds:.1f} s)")
+
+    def started(self, test: Test) -> None:
+        with self._lock:
+            self._phase = "testing"
+            self._running[test.id] = time.monotonic()
+
+    def finished(self, test: Test, result: Result, output: str) -> None:
+        with self._lock:
+            self._running.pop(test.id, None)
+        self._print(self._row(result))
+        if self._verbose and result.status in (PASSED, FAILED, TIMEOUT):
+            self._details(test.check.script(), result, output)
+
+    def interrupted(self) -> None:
+        self._print("interrupted; cleaning up (interrupt again to leave at once)")
+
+    def reported(self, report: Report) -> None:
+        summary = report.summary
+        for warning in report.warnings:
+            self._print(f"warning: {shown(warning, 500)}")
+        self._print(
+            f"{summary.passed_tests} of {summary.total_tests} tests passed, "
+            f"score {summary.total_score:g} of {summary.max_score:g}"
+        )
+        if report.environment["kept_image"]:
+            self._print(f"image kept: {report.environment['kept_image']}")
+        if self._output:
+            self._print(f"report: {shown(self._output, 500)}")
+        if report.error:
+            self.error(report.error.message)
+
+    def error(self, text: str) -> None:
+        """Say on stderr what went wrong, after all that stands on stdout."""
+        self._print("", end="")
+        for line in text.splitlines():
+            print(f"error: {shown(line, 2000)}", file=self._errors, flush=True)
+
+    def close(self) -> None:
+        """Take the live line away."""
+        self._closed.set()
+        self._print("", end="")
+
+    def _row(self, result: Result) -> str:
+        status = self._coloured(f"{result.status:<7}", COLOURS.get(result.status))
+        name = f"{shown(result.test_id, 60):<{self._width}}"
+        score = f"{result.score:g}/{result.max_score:g}"
+        return f"{status}  {name}  {score:>5}  {shown(result.message, 300)}  ({result.execution_time:.1f} s)"
+
+    def _details(self, script: Script, result: Result, output: str) -> None:
+        if script.looks_only:
+            return
+        self._print(self._quoted(f"$ {script.arguments[0]}"))
+        for line in output.splitlines()[-SHOWN_LINES:]:
+            self._print(self._quoted(line))
+        self._print(self._quoted(f"exit code {result.exit_code}"))
+
+    def _build_line(self, line: str, size: int) -> None:
+        self._log_size += size
+        if re.match(r"(Step \d+/\d+ :|STEP \d+(/\d+)?:|#\d+ \[)", line):
+            with self._lock:
+                self._step = shown(line, 60)
+        if self._verbose and self._log_size <= VERBOSE_LOG:
+            self._print(self._quoted(line))
+        elif self._verbose:
+            self._missed.append(shown(line, 500))
+
+    def _quoted(self, text: str) -> str:
+        return f"  | {shown(text, 500)}"
+
+    def _coloured(self, text: str, colour: str | None) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._colours and colour else text
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        """Print a line above the live one."""
+        with self._lock:
+            clear = "\r\x1b[K" if self._drawn else ""
+            self._drawn = False
+            self._write(f"{clear}{text}{end}")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:  # the reader went away; the evaluation goes on, and its report
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._out.fileno())
+
+    def _keep_alive(self) -> None:
+        while not self._closed.wait(0.5):
+            with self._lock:
+                if not self._closed.is_set():
+                    self._write(f"\r\x1b[K{self._live_line()}")
+                    self._drawn = True
+
+    def _live_line(self) -> str:
+        now = time.monotonic()
+        tests = [f"{shown(name, 30)} {now - since:.0f} s" for name, since in self._running.items()]
+        text = ", ".join(tests) or f"{self._step} {now - self._since:.0f} s"
+        return f"{self._phase}: {text}"[: _columns() - 1]
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except OSError:
+        return 80
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="DockerfileEvaluator",
+        description="Build a Dockerfile, test the image against a JSON rubric, write a JSON report.",
+        epilog="Exit codes: 0 all tests passed; 1 a test did not pass, the build failed or the "
+        "evaluation could not be carried out; 2 wrong usage; 130 interrupted by Ctrl-C.",
+    )
+    add = parser.add_argument
+    add("--dockerfile", metavar="FILE", required=True, help="the Dockerfile to score")
+    add("--repo", metavar="NAME", required=True, help="names the default rubric, and stands in the report")
+    add("--rubric", metavar="FILE", help="the rubric (default: rubrics/NAME.json)")
+    add("--output", metavar="FILE", help="write the JSON report here; missing folders are made")
+    add("--verbose", action="store_true", help="show the build log, and each test's command and output")
+    add("--context", metavar="DIR", help="the build context (default: the Dockerfile's folder)")
+    add("--build-timeout", metavar="S", type=float, default=3600.0, help="seconds (default: 3600)")
+    add("--jobs", metavar="N", type=int, default=1, help="commands to run at a time (default: 1)")
+    for step in ("build", "run"):
+        add(
+            f"--{step}-option",
+            metavar="OPT",
+            dest=f"{step}_options",
+            action="append",
+            default=[],
+            help=f"a word for docker {step}, such as --{step}-option=--network=host; may be repeated",
+        )
+    add("--docker", metavar="PROGRAM", default="docker", help="the docker command line (default: docker)")
+    add("--keep-image", action="store_true", help="leave the image on the engine, and print its tag")
+    add("--version", action="version", version=f"DockerfileEvaluator {__version__}")
+    return parser
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    values = {key: value for key, value in vars(arguments).items() if key != "verbose"}
+    values["rubric"] = arguments.rubric or default_rubric(arguments.repo)
+    values["context"] = arguments.context or default_context(arguments.dockerfile)
+    for name in ("build_options", "run_options"):
+        values[name] = tuple(values[name])
+    return Settings(**values)
+
+
+def _raise_interrupted(number: int, _frame: object) -> NoReturn:
+    raise Interrupted(number)
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Turn signals that ask for the end into exceptions; those that the caller ignores stay ignored."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _raise_interrupted)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        settings = _settings(arguments)
+    except ValueError as error:
+        parser.error(str(error))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    screen = Screen(sys.stdout, sys.stderr, output=settings.output, verbose=arguments.verbose)
+    try:
+        with _signals_raised():
+            return 0 if _evaluate(settings, screen).passed else 1
+    except Interrupted as interrupt:
+        return 128 + interrupt.number
+    except EvaluationError as error:
+        screen.error(str(error))
+        return 1
+    finally:
+        screen.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,19 @@
+package org.example;
+
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.util.Properties;
+
+/** Greets whoever config/application.properties names. */
+public final class Greeter {
+    private Greeter() {
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        Properties properties = new Properties();
+        try (FileInputStream file = new FileInputStream("config/application.properties")) {
+            properties.load(file);
+        }
+        System.out.println("Hello, " + properties.getProperty("greeting.name") + "!");
+    }
+}
