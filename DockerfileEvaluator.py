@@ -87,7 +87,7 @@ class EngineError(EvaluationError):
     """Docker is missing, does not answer or refuses; never the fault of a Dockerfile."""
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 - a request, not an error
     """Somebody asked the evaluation to end."""
 
 
@@ -116,7 +116,7 @@ class Needle(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What to run in a container: constant shell text; all that a rubric says is in `arguments`."""
+    """What to run in a container: constant shell text; what a rubric says is in `arguments`."""
 
     text: str
     arguments: tuple[str, ...]
@@ -146,11 +146,6 @@ class Verdict(NamedTuple):
 
     status: str
     message: str
-
-    @classmethod
-    def of(cls, passed: bool, message: str) -> Verdict:
-        """Passed or failed."""
-        return cls(PASSED if passed else FAILED, message)
 
 
 class Build(NamedTuple):
@@ -189,9 +184,14 @@ class Result:
 
 
 def shown(text: str, limit: int = 200) -> str:
-    """Return `text` fit for a line of a screen: no control characters, at most `limit` long."""
+    """Return `text` fit for a line of a screen: at most `limit` long, nothing that commands.
+
+    Control characters could steer a terminal; CI systems obey `##[…]` and `##vso[…]` even in
+    the middle of a line (actions/runner, ActionCommand.TryParse).
+    """
     if len(text) > limit:
         text = text[: limit - 1] + "…"
+    text = re.sub(r"##(?=\w*\[)", "# #", text)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -214,6 +214,7 @@ def listed(items: Sequence[str], most: int = 5) -> str:
 # ---------------------------------------------------------------------------------------------
 
 DEFAULT_TIMEOUT = 30.0  # seconds
+HIGHEST_EXIT_CODE = 255
 ARGUMENT_LIMIT = 128 * 1024 - 1  # bytes; Linux, execve(2): MAX_ARG_STRLEN with its final NUL
 ARGUMENTS_LIMIT = 1024 * 1024  # bytes of one list together
 REQUIRED: Any = object()
@@ -369,7 +370,7 @@ def _is_number(value: Any) -> bool:
 
 def _is_exit_code(value: Any) -> bool:
     whole = isinstance(value, int) and not isinstance(value, bool)
-    return value == "any" if isinstance(value, str) else whole and 0 <= value <= 255
+    return value == "any" if isinstance(value, str) else whole and 0 <= value <= HIGHEST_EXIT_CODE
 
 
 class Test(NamedTuple):
@@ -759,13 +760,16 @@ class RunCommand(Check):
 
     def script(self) -> Script:
         """Run the command in a shell of its own, so that nothing in it can skip the end mark."""
-        return Script(_RUN_COMMAND, (self.command, self.shell), (), looks_only=False)
+        # A shell takes a first word that begins like an option for one, even after its -c.
+        command = f" {self.command}" if self.command[:1] in ("-", "+") else self.command
+        return Script(_RUN_COMMAND, (command, self.shell), (), looks_only=False)
 
     def judge(self, run: Run) -> Verdict:
         """Pass on the expected exit code."""
-        passed = self.expected is None or run.status == self.expected
-        wanted = "" if passed or not self.expected else f", expected {self.expected}"
-        return Verdict.of(passed, f"exit code {run.status}{wanted}{_meaning(run, passed)}")
+        if self.expected is None or run.status == self.expected:
+            return Verdict(PASSED, f"exit code {run.status}")
+        wanted = f", expected {self.expected}" if self.expected else ""
+        return Verdict(FAILED, f"exit code {run.status}{wanted}{_meaning(run)}")
 
 
 @register("output_contains")
@@ -798,18 +802,20 @@ def _places(notes: list[tuple[str, str]], word: str, count: int) -> list[int]:
     return [place for place in places if 0 <= place < count]
 
 
-def _meaning(run: Run, passed: bool) -> str:
-    """Say what an exit code that was not wanted means by convention, and the last line printed."""
+SHELL_MISUSE = 2  # the exit code of shells for what they cannot parse
+_EXIT_CODES = {
+    126: " (cannot be executed)",
+    127: " (command not found)",
+    137: " (killed; out of memory?)",
+    139: " (segmentation fault)",
+}
+
+
+def _meaning(run: Run) -> str:
+    """Say what an exit code means by convention, and the last line that was printed."""
     last = last_line(run.output)
-    if passed:
-        return ""
-    status = run.status or 0
-    reason = {
-        126: " (cannot be executed)",
-        127: " (command not found)",
-        137: " (killed; out of memory?)",
-    }.get(status, "")
-    if status == 2 and "yntax error" in last:
+    reason = _EXIT_CODES.get(run.status or 0, "")
+    if run.status == SHELL_MISUSE and "yntax error" in last:
         reason = " (a syntax error in the rubric's command)"
     return f"{reason}: {shown(last, 120)}" if last else reason
 
@@ -992,6 +998,11 @@ class Process:
         except subprocess.TimeoutExpired:
             return None
 
+    def kill(self) -> None:
+        """End the command at once, without a word to whatever it is talking to."""
+        self._signal(signal.SIGKILL)
+        self._popen.wait()
+
     def _pipe(self, name: str) -> Any:
         return getattr(self._popen, name)
 
@@ -1138,7 +1149,7 @@ class Container(NamedTuple):
 
 
 class Watch:
-    """The clock of one container: which limit counts now, and is it over?"""
+    """The clock of one container: it knows which limit counts now, and whether it is over."""
 
     def __init__(self, marks: Marks, timeout: float) -> None:
         self._marks = marks
@@ -1501,9 +1512,9 @@ class Docker:
             code = None if overrun else process.wait(END_LIMIT)
             marks.close()
             seconds = watch.seconds()
-            if code is None:  # the program's end would leave the container running
-                self._janitor.remove_container(name)
-        if marks.proof(code) and not keep:  # its creation may have been under way a moment ago
+            if code is None:  # first, since docker cannot remove what it still prints from
+                process.kill()
+        if code is None or (marks.proof(code) and not keep):
             self._janitor.remove_container(name)
         if not keep:
             self._janitor.gone(name)
@@ -1528,7 +1539,7 @@ class Docker:
     def _run_command(
         self, name: str, script: Script, nonce: str, extra: Sequence[str], *, keep: bool
     ) -> tuple[str, ...]:
-        """Return the command; after the user's own options stands a `--label` of ours.
+        """Return the command, in which a `--label` of ours follows the user's own options.
 
         An option that lacks its value swallows that word, and docker then finds no image where
         it looks for one, before anything is made.
@@ -1608,11 +1619,16 @@ def _json_object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+_BUILD_VERDICT = re.compile(
+    "(docker: |\"docker |ERROR: |Error: |Error response |failed to solve|The command '"
+    "|(COPY|ADD) failed|unknown .*flag)"
+)
+
+
 def _last_words(log: str) -> str:
     """Return the line of a build log that says why it failed: docker's, else the last."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    verdicts = r"(ERROR: |Error: |Error response |failed to solve|The command '|unknown (shorthand )?flag|(COPY|ADD) failed)"
-    final = [line for line in lines[-20:] if re.match(verdicts, line)]
+    final = [line for line in lines[-20:] if _BUILD_VERDICT.match(line)]
     return (final or lines or ["no output"])[-1]
 
 
@@ -2049,14 +2065,18 @@ class Runner:
             self.results[test.id] = result
             self._observer.finished(test, result, run.output)
             for dependent in self._dependents[test.id]:
-                if not result.passed and run.ending != NOT_RUN:
-                    settled.append(
-                        (dependent, Run(SKIPPED, f"requires '{shown(test.id, 80)}', which did not pass"))
-                    )
-                elif result.passed:
-                    self._waits[dependent.id].discard(test.id)
-                    if not self._waits[dependent.id] and dependent.id not in self._plan.unresolvable:
-                        self._queue(dependent)
+                if dependent.id in self._plan.unresolvable:
+                    continue
+                if result.passed:
+                    self._release(dependent, test)
+                elif run.ending != NOT_RUN:
+                    why = f"requires '{shown(test.id, 80)}', which did not pass"
+                    settled.append((dependent, Run(SKIPPED, why)))
+
+    def _release(self, dependent: Test, test: Test) -> None:
+        self._waits[dependent.id].discard(test.id)
+        if not self._waits[dependent.id]:
+            self._queue(dependent)
 
     def _result(self, test: Test, run: Run) -> Result:
         verdict = test.check.judge(run) if run.ending == FINISHED else Verdict(run.ending, run.why)
@@ -2094,7 +2114,7 @@ def evaluate(
     rubric: str | None = None,
     output: str | None = None,
     *,
-    verbose: bool = False,
+    verbose: bool = False,  # noqa: ARG001 - the command line's; nothing is printed here
     context: str | None = None,
     build_timeout: float = 3600.0,
     jobs: int = 1,
@@ -2182,7 +2202,7 @@ def _undisturbed(work: Callable[[], Outcome], stop: Stop, observer: Observer) ->
     def body() -> None:
         try:
             outcomes.append(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             failures.append(error)
         finally:
             os.close(ended)
@@ -2299,17 +2319,16 @@ class _Evaluation:
 
     def _final_error(self, docker: Docker) -> Fault | None:
         """Return what stopped the evaluation, else what was wrong with the engine."""
-        if self.stop.level:
-            left = f"; left on the engine: {'; '.join(docker.left)}" if docker.left else ""
-            return Fault("interrupted", f"the evaluation was interrupted{left}")
-        if self._error:
-            return self._error
+        error = self._error
         faults = [result for result in self._results.values() if result.status == ERROR]
-        if faults:
-            return Fault("engine", faults[-1].message)
+        if self.stop.level:
+            error = Fault("interrupted", "the evaluation was interrupted")
+        elif not error and faults:
+            error = Fault("engine", faults[-1].message)
         if docker.left:
-            return Fault("engine", f"left on the engine: {'; '.join(docker.left)}")
-        return None
+            left = f"left on the engine: {'; '.join(docker.left)}"
+            error = Fault(error.kind, f"{error.message}; {left}") if error else Fault("engine", left)
+        return error
 
     def _environment(self, docker: Docker) -> dict[str, Any]:
         engine, build, image = docker.engine, self._build, docker.image

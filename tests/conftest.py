@@ -1,0 +1,167 @@
+"""What all tests share: a hermetic home, the fake docker, the real engine, small builders of input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import DockerfileEvaluator as de
+
+PROJECT = Path(__file__).resolve().parent.parent
+ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
+KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
+
+
+@pytest.fixture(autouse=True)
+def hermetic(monkeypatch, tmp_path):
+    """Give each test a home and a current folder of its own, and none of the user's settings."""
+    for name in list(os.environ):
+        if name not in KEPT and not name.startswith("PYTEST_"):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.chdir(home)
+
+
+class Fake:
+    """The fake docker's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("images", "containers", "root"):
+            (folder / name).mkdir(parents=True)
+
+    @property
+    def root(self) -> Path:
+        """The WORKDIR of its containers."""
+        return self.folder / "root"
+
+    def write(self, name: str, value: object) -> None:
+        (self.folder / f"{name}.json").write_text(json.dumps(value))
+
+    def fault(self, on: str, do: str, **more: object) -> None:
+        """Let something go wrong at a call (`nth`), or at all calls `from` one on."""
+        file = self.folder / "faults.json"
+        faults = json.loads(file.read_text()) if file.exists() else []
+        self.write("faults", [*faults, {"on": on, "do": do, **more}])
+
+    def calls(self, *first: str) -> list[list[str]]:
+        file = self.folder / "calls.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        calls = [json.loads(line) for line in lines]
+        return [call for call in calls if tuple(call[: len(first)]) == first]
+
+    def left(self) -> list[str]:
+        """Name every container and image that is still there."""
+        return sorted(os.listdir(self.folder / "containers") + os.listdir(self.folder / "images"))
+
+
+@pytest.fixture
+def fake(monkeypatch, tmp_path):
+    """Put the fake docker first on the PATH."""
+    folder = tmp_path / "fake"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    program = programs / "docker"
+    script = Path(__file__).with_name("fake_docker.py")
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{script}" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_DOCKER", str(folder))
+    return Fake(folder)
+
+
+@pytest.fixture
+def rubric(tmp_path):
+    """Write a rubric; the tests are given as dicts, or as (type, params)."""
+
+    def write(*tests: object, repo: str = "example") -> str:
+        items = [t if isinstance(t, dict) else {"type": t[0], "params": t[1]} for t in tests]
+        file = tmp_path / "rubric.json"
+        file.write_text(json.dumps({"repo": repo, "tests": items}))
+        return str(file)
+
+    return write
+
+
+@pytest.fixture
+def dockerfile(tmp_path):
+    """Write a Dockerfile in a build context of its own."""
+
+    def write(*lines: str) -> str:
+        folder = tmp_path / "context"
+        folder.mkdir(exist_ok=True)
+        file = folder / "Dockerfile"
+        file.write_text("\n".join(lines) + "\n")
+        return str(file)
+
+    return write
+
+
+@pytest.fixture
+def evaluate(dockerfile, rubric):
+    """Evaluate a Dockerfile (a list of lines) against tests; return the report."""
+
+    def run(lines: list[str], *tests: object, **options: object) -> dict:
+        return de.evaluate(dockerfile(*lines), "example", rubric(*tests), **options)
+
+    return run
+
+
+def statuses(report: dict) -> dict[str, str]:
+    return {row["test_id"]: row["status"] for row in report["test_results"]}
+
+
+def docker(*words: str) -> str:
+    """Ask the real engine."""
+    done = subprocess.run(["docker", *words], stdout=subprocess.PIPE, check=True)
+    return done.stdout.decode()
+
+
+def census() -> dict[str, list[str]]:
+    """List all that is on the real engine."""
+    return {
+        "containers": sorted(docker("ps", "--all", "--quiet", "--no-trunc").split()),
+        "images": sorted(set(docker("images", "--all", "--quiet", "--no-trunc").split())),
+        "tags": sorted(docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()),
+        "volumes": sorted(docker("volume", "ls", "--quiet").split()),
+    }
+
+
+def engine_answers() -> bool:
+    if not shutil.which("docker"):
+        return False
+    done = subprocess.run(["docker", "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return done.returncode == 0
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Skip a test where no engine answers; fail it where one is required."""
+    if not engine_answers():
+        if ENGINE_REQUIRED:
+            pytest.fail("no docker engine answers, and DOCKERFILE_EVALUATOR_REQUIRE_ENGINE=1 is set")
+        pytest.skip("no docker engine answers (tests/with-engine starts one)")
+
+
+@pytest.fixture
+def clean_engine(engine):
+    """See to it that the engine is after a test as it was before."""
+    before = census()
+    yield
+    assert census() == before
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what needs an engine, so that `-m "not docker"` leaves it out."""
+    for item in items:
+        if "engine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.docker)

@@ -1,0 +1,263 @@
+"""The program as a user starts it: words, exit codes, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import PROJECT
+
+import DockerfileEvaluator as de
+
+PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
+TRUE = ("run_command", {"command": "true"})
+FALSE = ("run_command", {"command": "echo why; false"})
+
+
+@pytest.fixture
+def arguments(dockerfile, rubric, tmp_path):
+    """Return the command line for an evaluation, with its report in tmp_path/out/report.json."""
+
+    def make(lines, *tests, more=()):
+        files = ["--dockerfile", dockerfile(*lines), "--rubric", rubric(*tests)]
+        return [*files, "--repo", "example", "--output", str(tmp_path / "out" / "report.json"), *more]
+
+    return make
+
+
+@pytest.fixture
+def report(tmp_path):
+    return lambda: json.loads((tmp_path / "out" / "report.json").read_text())
+
+
+def test_exit_code_and_lines_of_a_pass(fake, arguments, report, capsys):
+    assert de.main(arguments(["FROM x"], TRUE)) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert re.fullmatch(r"built \(legacy builder, \d\.\d s\)", lines[0])
+    assert re.fullmatch(r"passed   run_command_1    1/1  exit code 0  \(0\.\d s\)", lines[1])
+    assert lines[2:] == ["1 of 1 tests passed, score 1 of 1", f"report: {lines[-1][8:]}"]
+    assert report()["summary"]["passed_tests"] == 1
+    assert err == ""
+
+
+def test_exit_code_and_lines_of_a_failure(fake, arguments, report, capsys):
+    assert de.main(arguments(["FROM x"], FALSE, TRUE, more=["--verbose"])) == 1
+    out, _ = capsys.readouterr()
+    assert "failed   run_command_1    0/1  exit code 1: why" in out
+    assert "  | $ echo why; false\n  | why\n  | exit code 1\n" in out
+    assert "  | Step 1/1 : FROM scratch\n" in out
+    assert "1 of 2 tests passed, score 1 of 2" in out
+
+
+def test_a_failed_build_says_why_and_ends_with_1(fake, arguments, report, capsys):
+    assert de.main(arguments(["FROM x", "RUN FAIL"], TRUE)) == 1
+    out, err = capsys.readouterr()
+    assert "  | last words of the build" in out
+    assert "error: docker build failed: The command '/bin/sh -c false' returned a non-zero code: 7" in err
+    assert report()["test_results"][0]["status"] == "not_run"
+
+
+def test_a_test_or_build_that_exits_130_is_no_interrupt(fake, arguments):
+    assert de.main(arguments(["FROM x"], ("run_command", {"command": "exit 130"}))) == 1
+
+
+def bad(tmp_path, what):
+    files = {"dockerfile": tmp_path / "Dockerfile", "rubric": tmp_path / "r.json"}
+    files["dockerfile"].write_text("FROM x\n")
+    files["rubric"].write_text('{"repo": "r", "tests": [{"type": "envvar_set", "params": {"name": "X"}}]}')
+    words = {"--dockerfile": str(files["dockerfile"]), "--rubric": str(files["rubric"]), "--repo": "r"}
+    return {**words, **{key: str(value).replace("TMP", str(tmp_path)) for key, value in what.items()}}
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"--dockerfile": "TMP/none"}, "TMP/none: the Dockerfile cannot be read: No such file or directory"),
+        ({"--dockerfile": "TMP"}, "TMP: not a regular file; expected a Dockerfile"),
+        ({"--context": "TMP/none"}, "TMP/none: no such folder for the build context (--context DIR)"),
+        ({"--rubric": "TMP/none.json"}, "TMP/none.json: no such rubric; name one with --rubric FILE"),
+        ({"--rubric": "TMP/Dockerfile"}, "TMP/Dockerfile: not JSON at line 1, column 1: Expecting value"),
+        ({"--output": "TMP"}, "TMP: a folder; expected a file for the report"),
+        ({"--output": "TMP/Dockerfile/report.json"}, "the report cannot be written: "),
+        (
+            {"--docker": "no-such-docker"},
+            "no program 'no-such-docker' found. Install the docker command line",
+        ),
+    ],
+)
+def test_bad_input_is_named_without_a_traceback(fake, tmp_path, capsys, what, words):
+    given = bad(tmp_path, what)
+    assert de.main([word for pair in given.items() for word in pair]) == 1
+    err = capsys.readouterr().err
+    assert f"error: {words.replace('TMP', str(tmp_path))}" in err or words in err
+    assert "Traceback" not in err
+    assert fake.calls("build") == []
+
+
+def test_the_default_rubric_is_named_after_the_repository(fake, dockerfile, capsys):
+    assert de.main(["--dockerfile", dockerfile("FROM x"), "--repo", "my/repo"]) == 1
+    assert (
+        capsys.readouterr().err
+        == "error: rubrics/my/repo.json: no such rubric; name one with --rubric FILE\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--jobs", "0"],
+        ["--jobs", "x"],
+        ["--build-timeout", "0"],
+        ["--build-timeout", "nan"],
+        ["--run-option=-it"],
+        ["--bogus"],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments, capsys, words):
+    with pytest.raises(SystemExit) as caught:
+        de.main(arguments(["FROM x"], TRUE, more=words))
+    assert caught.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_output_of_containers_cannot_steer_terminal_or_ci(fake, arguments, capsys):
+    evil = "printf '\\033[2J\\r::error::x\\n##[error]y\\n\\302\\2331m'; false"
+    de.main(arguments(["FROM x"], ("run_command", {"command": evil}), more=["--verbose"]))
+    out = capsys.readouterr().out
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
+    assert not re.search(r"^\s*::", out, re.MULTILINE)
+    assert not re.search(r"##\w*\[", out)
+    assert "  | \\x1b[2J\n  | ::error::x\n  | # #[error]y\n" in out
+
+
+def test_a_screen_that_knows_only_ascii(fake, arguments, tmp_path):
+    words = arguments(["FROM x"], ("run_command", {"command": "printf 'é\\377€'; false"}), more=["--verbose"])
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*PROGRAM, *words], env=environment, capture_output=True)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"\\xe9" in done.stdout
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_evaluation(fake, arguments, report):
+    shell = '"$@" | head -n 1'
+    words = ["sh", "-c", shell, "sh", *PROGRAM, *arguments(["FROM x"], *[TRUE] * 5)]
+    done = subprocess.run(words, capture_output=True)
+    assert done.stderr == b""
+    assert report()["summary"]["passed_tests"] == 5
+
+
+def test_a_terminal_gets_a_live_line_and_colours(fake, arguments):
+    words = arguments(["FROM x"], ("run_command", {"command": "sleep 2"}))
+    screen = on_a_terminal([*PROGRAM, *words], {"TERM": "xterm"})
+    assert "\x1b[32mpassed \x1b[0m" in screen
+    assert re.search(r"\r\x1b\[Ktesting: run_command_1 [01] s", screen)
+    plain = on_a_terminal([*PROGRAM, *words], {"TERM": "xterm", "NO_COLOR": "1"})
+    assert "\x1b[32m" not in plain
+    dumb = on_a_terminal([*PROGRAM, *words], {"TERM": "dumb"})
+    assert "\x1b" not in dumb
+
+
+def on_a_terminal(command, environment):
+    master, slave = pty.openpty()
+    process = subprocess.Popen(command, stdout=slave, stderr=slave, env={**os.environ, **environment})
+    os.close(slave)
+    seen = b""
+    while select.select([master], [], [], 30)[0]:
+        try:
+            seen += os.read(master, 4096)
+        except OSError:
+            break
+    process.wait()
+    os.close(master)
+    return seen.decode()
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_during_a_test(fake, arguments, report, number, code):
+    words = arguments(["FROM x"], TRUE, ("run_command", {"command": "echo going; sleep 600"}), TRUE)
+    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: len(fake.calls("run")) == 2 and len(os.listdir(fake.folder / "containers")) == 1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert [row["status"] for row in report()["test_results"]] == ["passed", "not_run", "not_run"]
+    assert report()["error"] == {"kind": "interrupted", "message": "the evaluation was interrupted"}
+    assert fake.left() == []
+    assert b"Traceback" not in err
+    assert b"interrupted; cleaning up" in out
+
+
+def test_a_signal_during_the_build(fake, arguments, report):
+    words = arguments(["FROM x", "RUN SLEEP"], TRUE)
+    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: fake.calls("build"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert report()["test_results"][0]["status"] == "not_run"
+    assert report()["error"]["kind"] == "interrupted"
+
+
+def test_a_second_signal_leaves_clean_up_and_names_what_is_left(fake, arguments, report):
+    fake.fault("image rm", "hang")
+    words = arguments(["FROM x"], ("run_command", {"command": "sleep 600"}))
+    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: os.listdir(fake.folder / "containers"))
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: fake.calls("image", "rm"))
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - started < 10
+    assert process.returncode == 130
+    assert b"left on the engine: image dockerfile-evaluator:" in err
+    assert "left on the engine" in report()["error"]["message"]
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored(fake, arguments):
+    words = arguments(["FROM x"], ("run_command", {"command": "sleep 2"}))
+    ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *PROGRAM, *words]
+    process = subprocess.Popen(ignoring, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: os.listdir(fake.folder / "containers"))
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_evaluate_prints_nothing_keeps_handlers_and_raises_an_interrupt_again(
+    fake, dockerfile, rubric, tmp_path
+):
+    program = f"""
+import os, signal, sys, threading
+sys.path.insert(0, {str(PROJECT)!r})
+import DockerfileEvaluator as de
+before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+threading.Timer(1.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+try:
+    de.evaluate({dockerfile("FROM x")!r}, "r", {rubric(("run_command", {"command": "sleep 600"}))!r}, {str(tmp_path / "o.json")!r})
+except KeyboardInterrupt:
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    sys.exit(5)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (5, b"", b"")
+    assert json.loads((tmp_path / "o.json").read_text())["error"]["kind"] == "interrupted"
+    assert fake.left() == []

@@ -1,0 +1,339 @@
+"""The promises, kept on a real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cases import CASES, ENVIRONMENT, fill
+from conftest import PROJECT, census, docker, statuses
+
+import DockerfileEvaluator as de
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
+SHELLS = {
+    "busybox": ["FROM busybox:stable"],
+    "dash": ["FROM debian:bookworm-slim"],
+    "bash": ["FROM debian:bookworm-slim", "RUN ln -sf bash /bin/sh"],
+}
+HELLO = ("output_contains", {"command": "echo hello", "contains": ["hello"]})
+LOOK = ("files_exist", {"paths": ["/etc/hostname"]})
+
+
+def program(*words: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [*PROGRAM, *words],
+        cwd=str(PROJECT),
+        env={**os.environ, **environment},
+        capture_output=True,
+        timeout=600,
+    )
+
+
+@pytest.fixture
+def buildkit(monkeypatch, tmp_path):
+    """Build with BuildKit: by the docker on the PATH, or by another that brings its own."""
+    for folder in os.environ["PATH"].split(os.pathsep):
+        candidate = os.path.join(folder, "docker")
+        if os.access(candidate, os.X_OK) and has_buildkit(candidate, tmp_path):
+            os.symlink(candidate, tmp_path / "docker")
+            monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+            monkeypatch.setenv("DOCKER_BUILDKIT", "1")
+            return
+    pytest.fail("no docker command line here can build with BuildKit; Debian's docker.io brings one")
+
+
+def has_buildkit(candidate: str, folder: Path) -> bool:
+    context = folder / "try"
+    context.mkdir(exist_ok=True)
+    (context / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
+    words = [candidate, "build", "--quiet", "--tag", "buildkit-tried", str(context)]
+    tried = subprocess.run(
+        words,
+        env={**os.environ, "DOCKER_BUILDKIT": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    subprocess.run(
+        ["docker", "image", "rm", "buildkit-tried"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    return tried.returncode == 0
+
+
+@pytest.fixture
+def legacy(monkeypatch):
+    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
+
+
+# The examples
+
+
+@pytest.fixture(scope="module")
+def flawed(tmp_path_factory):
+    output = tmp_path_factory.mktemp("flawed") / "report.json"
+    words = [
+        "--dockerfile",
+        "artifacts/example_flawed.dockerfile",
+        "--repo",
+        "example",
+        "--output",
+        str(output),
+    ]
+    done = program(*words)
+    return done, json.loads(output.read_text())
+
+
+def test_the_example_passes_in_full(clean_engine, tmp_path):
+    output = tmp_path / "report.json"
+    words = ["--dockerfile", "artifacts/example.dockerfile", "--repo", "example", "--output", str(output)]
+    done = program(*words, "--verbose")
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    report = json.loads(output.read_text())
+    assert set(statuses(report).values()) == {"passed"}
+    assert (report["error"], report["warnings"]) == (None, [])
+    assert report["environment"]["image_size"] > 10_000_000
+
+
+def test_the_flawed_example_fails_in_every_way(flawed):
+    done, report = flawed
+    assert done.returncode == 1
+    assert statuses(report) == {
+        "java_command": "passed",
+        "build_commands": "failed",
+        "java_home": "failed",
+        "java_version": "passed",
+        "project_files": "passed",
+        "project_folders": "failed",
+        "greeting_configured": "skipped",
+        "compiles": "skipped",
+        "greets": "skipped",
+        "ready_at_once": "timeout",
+    }
+    assert b"timeout  ready_at_once" in done.stdout
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize("shell", sorted(SHELLS))
+def test_all_cases_on_a_real_shell(clean_engine, dockerfile, rubric, shell):
+    """The same table that runs on the host's shell, in containers of three shells."""
+    lines = [*SHELLS[shell], *(f"ENV {name}={value}" for name, value in ENVIRONMENT.items())]
+    path = dockerfile(*lines, "WORKDIR /place", "COPY place/ .", "RUN mkfifo pipe")
+    place = Path(path).with_name("place")
+    place.mkdir()
+    fill(place)
+    cases = [(kind, *case) for kind in sorted(CASES) for case in CASES[kind]]
+    report = de.evaluate(path, "cases", rubric(*((kind, params) for kind, params, _, _ in cases)), jobs=2)
+    wrong = [
+        (params, row["status"], row["message"])
+        for row, (_, params, status, words) in zip(report["test_results"], cases)
+        if row["status"] != status or words not in row["message"]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ['ENTRYPOINT ["/bin/true"]'],
+        ['ENTRYPOINT ["/bin/bash"]'],
+        ["ENTRYPOINT exec false"],
+        ['ENTRYPOINT ["/no/such/program"]', 'CMD ["x"]'],
+        ['CMD ["/bin/false"]'],
+    ],
+)
+def test_entrypoint_and_cmd_change_no_verdict(clean_engine, evaluate, lines):
+    tests = [HELLO, LOOK, ("run_command", {"command": "exit 3"}), ("command_exists", {"name": "no-such"})]
+    report = evaluate(["FROM busybox:stable", *lines], *tests)
+    assert list(statuses(report).values()) == ["passed", "passed", "failed", "failed"]
+
+
+def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile, rubric):
+    heard = {}
+
+    class Listener(de.Observer):
+        def started(self, test):
+            heard[test.id, "started"] = time.monotonic()
+
+        def finished(self, test, result, output):
+            heard[test.id, "finished"] = time.monotonic()
+            heard[test.id, "containers"] = docker("ps", "--all", "--quiet")
+
+    tests = [
+        {
+            "id": "stubborn",
+            "type": "run_command",
+            "params": {"command": "trap '' TERM INT; while :; do sleep 1; done"},
+            "timeout": 2,
+        },
+        {"id": "flood", "type": "run_command", "params": {"command": "yes"}, "timeout": 2},
+        {"id": "next", "type": "run_command", "params": {"command": "true"}},
+    ]
+    path = dockerfile("FROM busybox:stable")
+    settings = de.Settings(path, "r", rubric(*tests), context=os.path.dirname(path))
+    report = de._evaluate(settings, Listener())
+    assert [result.status for result in report.test_results] == ["timeout", "timeout", "passed"]
+    for name in ("stubborn", "flood"):
+        # Two seconds after its limit at most; the container's start counts before the limit.
+        assert heard[name, "finished"] - heard[name, "started"] < 2 + 2 + 1
+        assert heard[name, "containers"] == ""
+
+
+# Builds
+
+
+def test_a_failed_build_with_buildkit_leaves_nothing(buildkit, clean_engine, evaluate):
+    report = evaluate(
+        ["FROM busybox:stable", "RUN echo first", "RUN echo the last words; exit 130"], HELLO, LOOK
+    )
+    assert set(statuses(report).values()) == {"not_run"}
+    assert report["error"]["kind"] == "build"
+    assert "exit code: 130" in report["error"]["message"]
+    assert "the last words" in report["build"]["log"]
+    assert report["environment"]["builder"] == "buildkit"
+
+
+def test_a_failed_build_with_the_legacy_builder_counts_what_stays(legacy, engine, evaluate):
+    before = census()
+    unique = os.urandom(8).hex()
+    report = evaluate(
+        ["FROM busybox:stable", f"RUN echo {unique}", "RUN echo the last words; exit 130"], HELLO
+    )
+    assert statuses(report) == {"output_contains_1": "not_run"}
+    assert report["error"]["message"].endswith("returned a non-zero code: 130")
+    assert "the last words" in report["build"]["log"]
+    assert [warning.split(",")[0] for warning in report["warnings"]] == [
+        "cached layers: 1 new images without a name"
+    ]
+    after = census()
+    for image in set(after["images"]) - set(before["images"]):
+        docker("image", "rm", image)
+    assert census() == before
+
+
+@pytest.mark.parametrize("builder", ["legacy", "buildkit"])
+def test_a_missing_source_names_the_context(request, clean_engine, evaluate, builder, tmp_path):
+    request.getfixturevalue(builder)
+    report = evaluate(["FROM busybox:stable", "COPY missing /"], HELLO)
+    assert report["error"]["kind"] == "build"
+    assert (
+        f"The build context was {tmp_path / 'context'}; name another with --context DIR"
+        in report["error"]["message"]
+    )
+
+
+@pytest.mark.parametrize("builder", ["legacy", "buildkit"])
+def test_a_build_that_hangs_is_stopped(request, clean_engine, evaluate, builder):
+    request.getfixturevalue(builder)
+    started = time.monotonic()
+    report = evaluate(["FROM busybox:stable", "RUN sleep 600"], HELLO, build_timeout=3)
+    assert report["error"] == {"kind": "build_timeout", "message": "the build took over 3 s and was stopped"}
+    assert time.monotonic() - started < 30
+    wait_until_no_containers()
+
+
+def wait_until_no_containers():
+    """Wait for the engine to end a build that was cancelled."""
+    deadline = time.monotonic() + 15
+    while docker("ps", "--all", "--quiet") and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def test_an_empty_dockerfile(clean_engine, dockerfile, rubric):
+    path = dockerfile("")
+    Path(path).write_text("")
+    report = de.evaluate(path, "r", rubric(HELLO))
+    assert report["error"]["kind"] == "build"
+    assert "cannot be empty" in report["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        ("build", "--bogus"),
+        ("run", "--bogus=1"),
+        ("run", "--memory"),
+        ("run", "--env"),
+        ("build", "--network"),
+    ],
+)
+def test_an_option_that_docker_rejects_is_an_error_that_quotes_docker(clean_engine, evaluate, kind, word):
+    report = evaluate(["FROM busybox:stable"], HELLO, **{f"{kind}_options": [word]})
+    assert report["error"]["kind"] == ("build" if kind == "build" else "engine")
+    assert set(statuses(report).values()) == {"not_run" if kind == "build" else "error"}
+    assert any(
+        words in report["error"]["message"]
+        for words in ("unknown flag", "invalid reference", "invalid argument", "requires")
+    )
+
+
+def test_run_options_reach_the_container(clean_engine, evaluate):
+    tests = [
+        (
+            "output_contains",
+            {"command": "echo $GIVEN; cat /sys/class/net/*/address | wc -l", "contains": ["yes\n1"]},
+        )
+    ]
+    assert (
+        evaluate(["FROM busybox:stable"], *tests, run_options=["--env=GIVEN=yes", "--network=none"])["error"]
+        is None
+    )
+
+
+def test_a_kept_image_can_be_looked_into(clean_engine, evaluate):
+    tag = evaluate(["FROM busybox:stable", "ENV MADE=here"], HELLO, keep_image=True)["environment"][
+        "kept_image"
+    ]
+    assert docker("run", "--rm", tag, "sh", "-c", "echo $MADE") == "here\n"
+    evaluate(["FROM busybox:stable"], HELLO)
+    assert docker("images", "--quiet", tag)
+    docker("image", "rm", tag)
+
+
+def test_anonymous_volumes_go_with_their_containers(clean_engine, evaluate):
+    slow = {"type": "run_command", "params": {"command": "touch /data/x; sleep 60"}, "timeout": 1}
+    report = evaluate(
+        ["FROM busybox:stable", "VOLUME /data"], ("run_command", {"command": "touch /data/x"}), slow
+    )
+    assert list(statuses(report).values()) == ["passed", "timeout"]
+
+
+# The way to an engine
+
+
+def test_no_engine_names_the_way_to_get_one(dockerfile, rubric, tmp_path):
+    words = ["--dockerfile", dockerfile("FROM busybox:stable"), "--rubric", rubric(HELLO), "--repo", "r"]
+    done = program(*words, DOCKER_HOST=f"unix://{tmp_path}/none.sock")
+    assert done.returncode == 1
+    assert b"tests/with-engine" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_with_engine_uses_an_engine_that_answers():
+    done = subprocess.run(
+        [str(PROJECT / "tests" / "with-engine"), "sh", "-c", "echo $DOCKER_HOST; exit 7"],
+        stdout=subprocess.PIPE,
+    )
+    assert (done.returncode, done.stdout.decode().strip()) == (7, os.environ.get("DOCKER_HOST", ""))
+
+
+def test_the_package_installs_and_its_script_runs(tmp_path):
+    """Needs no engine, but the index of packages, as all that these tests stand on does."""
+    copy = tmp_path / "project"
+    shutil.copytree(str(PROJECT), str(copy), ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__"))
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([str(tmp_path / "venv" / "bin" / "pip"), "install", "--quiet", str(copy)], check=True)
+    done = subprocess.run(
+        [str(tmp_path / "venv" / "bin" / "dockerfile-evaluator"), "--version"], stdout=subprocess.PIPE
+    )
+    assert done.stdout.decode() == f"DockerfileEvaluator {de.__version__}\n"

@@ -1,0 +1,338 @@
+"""Everything that docker can do wrong, done by the fake docker at a chosen call."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+
+import pytest
+from conftest import statuses
+
+import DockerfileEvaluator as de
+
+TRUE = ("run_command", {"command": "true"})
+LOOK = ("files_exist", {"paths": ["/etc/passwd"]})
+NAME_IN_USE = 'docker: Error response from daemon: Conflict. The container name "/x" is already in use.'
+
+
+@pytest.fixture(autouse=True)
+def short_limits(monkeypatch):
+    for name, seconds in {
+        "CALL_LIMIT": 1.0,
+        "START_LIMIT": 1.0,
+        "END_LIMIT": 1.0,
+        "KILL_LIMIT": 0.5,
+        "REMOVE_LIMIT": 2.0,
+    }.items():
+        monkeypatch.setattr(de, name, seconds)
+
+
+def test_a_good_evaluation_leaves_nothing_and_reports_no_error(fake, evaluate):
+    report = evaluate(["FROM x"], TRUE, LOOK)
+    assert (statuses(report), report["error"]) == (
+        {"run_command_1": "passed", "files_exist_2": "passed"},
+        None,
+    )
+    assert fake.left() == []
+
+
+def test_no_docker_program(evaluate):
+    report = evaluate(["FROM x"], TRUE, docker="no-such-docker")
+    assert report["error"]["kind"] == "engine"
+    assert "no program 'no-such-docker' found" in report["error"]["message"]
+    assert "tests/with-engine" in report["error"]["message"]
+    assert statuses(report) == {"run_command_1": "not_run"}
+
+
+def test_no_engine(fake, evaluate):
+    fake.fault("*", "lose", nth=1)
+    report = evaluate(["FROM x"], TRUE)
+    assert report["error"]["kind"] == "engine"
+    assert "Cannot connect to the Docker daemon" in report["error"]["message"]
+    assert "tests/with-engine" in report["error"]["message"]
+
+
+def test_an_engine_that_never_answers(fake, evaluate):
+    fake.fault("*", "hang")
+    started = time.monotonic()
+    report = evaluate(["FROM x"], TRUE)
+    assert report["error"] == {"kind": "engine", "message": "docker version gave no answer within 1 s"}
+    assert time.monotonic() - started < 20
+
+
+def test_a_failed_build(fake, evaluate):
+    report = evaluate(["FROM x", "RUN FAIL"], TRUE, LOOK)
+    assert set(statuses(report).values()) == {"not_run"}
+    assert report["error"]["kind"] == "build"
+    assert (
+        report["error"]["message"]
+        == "docker build failed: The command '/bin/sh -c false' returned a non-zero code: 7"
+    )
+    assert report["build"]["succeeded"] is False
+    assert "last words of the build" in report["build"]["log"]
+    assert report["summary"]["failed_tests"] == 2
+    assert report["test_results"][0]["message"].startswith("not run: docker build failed")
+
+
+def test_a_build_that_takes_too_long(fake, evaluate):
+    report = evaluate(["FROM x", "RUN SLEEP"], TRUE, build_timeout=0.5)
+    assert report["error"] == {
+        "kind": "build_timeout",
+        "message": "the build took over 0.5 s and was stopped",
+    }
+    assert statuses(report) == {"run_command_1": "not_run"}
+
+
+def test_a_build_whose_image_was_not_loaded(fake, evaluate):
+    report = evaluate(["FROM x", "RUN NOLOAD"], TRUE)
+    assert report["error"]["kind"] == "build"
+    assert "did not load it" in report["error"]["message"]
+
+
+def test_an_engine_lost_during_the_build(fake, evaluate):
+    fake.fault("build", "lose")
+    report = evaluate(["FROM x"], TRUE)
+    assert report["error"]["kind"] == "engine"
+    assert statuses(report) == {"run_command_1": "not_run"}
+
+
+@pytest.mark.parametrize("fault", [{"code": 125, "stderr": NAME_IN_USE}, {"code": 1, "stderr": ""}])
+def test_one_start_that_fails_by_chance_costs_nothing(fake, evaluate, fault):
+    fake.fault("run", "fail", nth=1, **fault)
+    report = evaluate(["FROM x"], TRUE)
+    assert (statuses(report), report["error"]) == ({"run_command_1": "passed"}, None)
+    assert fake.left() == []
+
+
+def test_a_container_that_docker_cannot_start_is_an_engine_fault(fake, evaluate):
+    fake.fault("run", "fail", code=125, stderr="docker: Error response from daemon: no space left on device.")
+    report = evaluate(["FROM x"], TRUE)
+    row = report["test_results"][0]
+    assert (row["status"], report["error"]["kind"]) == ("error", "engine")
+    assert "no space left on device" in row["message"]
+
+
+@pytest.mark.parametrize(
+    ("config", "status"), [({"User": "nobody"}, "failed"), ({"WorkingDir": "/x"}, "failed"), ({}, "error")]
+)
+def test_an_unusable_user_or_workdir_is_the_images_fault(fake, evaluate, config, status):
+    fake.write("config", config)
+    for nth in (1, 2):
+        fake.fault(
+            "run",
+            "fail",
+            nth=nth,
+            code=125,
+            stderr="docker: Error response from daemon: unable to find user nobody.",
+        )
+    report = evaluate(["FROM x"], TRUE)
+    row = report["test_results"][0]
+    assert row["status"] == status
+    assert "unable to find user nobody" in row["message"]
+    assert ("--user=0" in fake.calls("run")[-1]) == bool(config)
+
+
+def test_a_missing_shell_is_the_images_fault(fake, evaluate):
+    words = 'docker: Error response from daemon: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown.'
+    fake.fault("run", "fail", code=127, stderr=words)
+    row = evaluate(["FROM x"], ("output_contains", {"command": "x", "contains": ["file"]}))["test_results"][0]
+    assert (row["status"], "no usable /bin/sh" in row["message"]) == ("failed", True)
+
+
+def test_an_image_that_vanished_is_an_engine_fault(fake, evaluate):
+    fake.fault("image inspect", "fail", **{"from": 2}, stderr="Error: No such image: x")
+    fake.fault("run", "fail", code=125, stderr="docker: Error: No such image: x.")
+    report = evaluate(["FROM x"], TRUE)
+    assert report["test_results"][0]["message"] == "the image that was built is gone from the engine"
+    assert report["error"]["kind"] == "engine"
+
+
+def test_an_engine_lost_during_the_tests(fake, evaluate):
+    fake.fault("run", "lose", nth=2)
+    report = evaluate(["FROM x"], TRUE, TRUE, TRUE, TRUE)
+    assert list(statuses(report).values()) == ["passed", "error", "error", "not_run"]
+    assert report["error"]["kind"] == "engine"
+
+
+def test_a_start_that_hangs_is_an_engine_fault(fake, evaluate):
+    fake.fault("run", "hang", nth=1)
+    report = evaluate(["FROM x"], TRUE, TRUE)
+    assert list(statuses(report).values()) == ["error", "passed"]
+    assert report["test_results"][0]["message"] == "docker did not start the container within 1 s"
+    assert report["error"]["kind"] == "engine"
+    assert fake.left() == []
+
+
+@pytest.mark.parametrize("on", ["container rm", "image rm", "ps"])
+def test_clean_up_that_hangs_is_bounded_and_named(fake, evaluate, on):
+    fake.fault(on, "hang", **{"from": 2 if on == "ps" else 1})
+    slow = {"type": "run_command", "params": {"command": "sleep 60"}, "timeout": 0.3}
+    started = time.monotonic()
+    report = evaluate(["FROM x"], slow)
+    assert time.monotonic() - started < 30
+    assert report["error"]["kind"] == "engine"
+    assert "dockerfile-evaluator" in report["error"]["message"]
+
+
+def test_one_answer_that_fails_in_clean_up_is_asked_again(fake, evaluate):
+    fake.fault("image rm", "fail", nth=1, stderr="Error response from daemon: conflict")
+    report = evaluate(["FROM x"], TRUE)
+    assert (report["error"], fake.left()) == (None, [])
+
+
+def test_what_cannot_be_removed_is_named(fake, evaluate):
+    fake.fault("image rm", "fail", stderr="Error response from daemon: conflict: in use")
+    report = evaluate(["FROM x"], TRUE)
+    assert statuses(report) == {"run_command_1": "passed"}
+    assert report["error"]["kind"] == "engine"
+    assert "left on the engine: image dockerfile-evaluator:" in report["error"]["message"]
+    assert "conflict: in use" in report["error"]["message"]
+
+
+def test_a_docker_that_dies_is_no_pass(fake, evaluate):
+    fake.fault("run", "die", nth=1)
+    fake.fault("run", "die", nth=2)
+    row = evaluate(["FROM x"], TRUE)["test_results"][0]
+    assert row["passed"] is False
+
+
+def leave(fake, owner, expires, run="0123456789ab"):
+    labels = {"run": run, "owner": owner, "expires": expires}
+    labels = {f"io.dockerfile-evaluator.{key}": str(value) for key, value in labels.items()}
+    name = f"dockerfile-evaluator-{run}-1"
+    (fake.folder / "containers" / name).write_text(json.dumps({"pid": 2**22 + 1, "labels": labels}))
+    (fake.folder / "images" / f"dockerfile-evaluator:{run}").write_text(
+        json.dumps({"Config": {"Labels": labels}})
+    )
+    return [name, f"dockerfile-evaluator:{run}"]
+
+
+def here(pid, started):
+    return f"{de._owner().rpartition(']/')[0]}]/{pid}/{started}"
+
+
+PAST, FUTURE = 1_000_000_000, 2_000_000_000
+
+
+def test_what_a_dead_run_left_is_removed(fake, evaluate):
+    leave(fake, here(2**22 + 1, 5), FUTURE, "00000000000a")
+    leave(fake, here(os.getpid(), 5), FUTURE, "00000000000b")  # another process had our pid
+    leave(fake, "elsewhere/pid:[1]/1/1", PAST, "00000000000c")
+    leave(fake, "unknown", PAST, "00000000000d")
+    evaluate(["FROM x"], TRUE)
+    assert fake.left() == []
+
+
+def test_what_a_live_run_made_is_left_alone(fake, evaluate):
+    live = leave(fake, de._owner(), PAST, "00000000000a")
+    live += leave(fake, "elsewhere/pid:[1]/1/1", FUTURE, "00000000000b")
+    live += leave(fake, "unknown", FUTURE, "00000000000c")
+    evaluate(["FROM x"], TRUE)
+    assert fake.left() == sorted(live)
+
+
+def test_labels_alone_make_nothing_ours(fake, evaluate):
+    labels = {"io.dockerfile-evaluator.run": "00000000000a", "io.dockerfile-evaluator.expires": "1"}
+    for name in ("somebodys", "dockerfile-evaluator-00000000000b-1"):
+        (fake.folder / "containers" / name).write_text(json.dumps({"pid": 2**22 + 1, "labels": labels}))
+    for tag in ("dockerfile-evaluator:mine", "dockerfile-evaluator:x-00000000000a-kept"):
+        (fake.folder / "images" / tag).write_text(json.dumps({"Config": {"Labels": labels}}))
+    before = fake.left()
+    evaluate(["FROM x"], TRUE)
+    assert fake.left() == before
+
+
+def test_a_kept_image_stays_under_a_name_of_its_own(fake, evaluate):
+    report = evaluate(["FROM x"], TRUE, keep_image=True)
+    assert fake.left() == [report["environment"]["kept_image"]]
+    assert report["environment"]["kept_image"].startswith("dockerfile-evaluator:example-")
+    assert report["environment"]["kept_image"].endswith("-kept")
+
+
+def test_evaluations_in_several_threads_do_not_meet(fake, dockerfile, rubric):
+    path, tests = dockerfile("FROM x"), rubric(TRUE, LOOK, ("run_command", {"command": "false"}))
+    reports = []
+    threads = [
+        threading.Thread(target=lambda: reports.append(de.evaluate(path, "r", tests))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [list(statuses(report).values()) for report in reports] == [["passed", "passed", "failed"]] * 4
+    assert fake.left() == []
+
+
+def test_what_reaches_docker(fake, evaluate):
+    options = {"run_options": ["--memory=1g", "--pids-limit=9"], "build_options": ["--network=host"]}
+    evaluate(["FROM x"], TRUE, LOOK, **options)
+    build, command, look = (
+        fake.calls("build")[0],
+        *sorted(fake.calls("run"), key=lambda call: "--network=none" in call),
+    )
+    assert {"--force-rm", "--network=host"} < set(build)
+    assert {
+        "--rm",
+        "--pull=never",
+        "--log-driver=none",
+        "--no-healthcheck",
+        "--memory=1g",
+        "--pids-limit=9",
+    } < set(command)
+    assert "--pids-limit=4096" not in command
+    assert "--network=none" in look
+    assert command[command.index("--entrypoint") + 1] == "/bin/sh"
+    assert command.index("--memory=1g") < command.index("--label")
+
+
+def test_a_users_network_replaces_ours(fake, evaluate):
+    evaluate(["FROM x"], LOOK, run_options=["--net=host"])
+    assert "--net=host" in fake.calls("run")[0]
+    assert "--network=none" not in fake.calls("run")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        *(
+            ("run", word)
+            for word in [
+                "--name=x",
+                "--rm=false",
+                "--entrypoint=x",
+                "-d",
+                "-it",
+                "-Pd",
+                "--tty",
+                "--cidfile=x",
+                "--help",
+            ]
+        ),
+        *(
+            ("build", word)
+            for word in [
+                "--tag=x",
+                "-tx",
+                "-f=x",
+                "--quiet",
+                "-q",
+                "--output=x",
+                "--load",
+                "--push",
+                "--iidfile=x",
+            ]
+        ),
+        *(("run", word) for word in ["image", "", "-", "--", "-1"]),
+    ],
+)
+def test_options_that_would_break_us_are_wrong_usage(evaluate, kind, word):
+    with pytest.raises(ValueError, match=r"expected one word|the evaluator's own"):
+        evaluate(["FROM x"], TRUE, **{f"{kind}_options": [word]})
+
+
+@pytest.mark.parametrize("word", ["--memory=2g", "-m2g", "-eNAME=dit", "--init", "-u0", "-P"])
+def test_other_options_are_handed_on(fake, evaluate, word):
+    evaluate(["FROM x"], TRUE, run_options=[word])
+    assert word in fake.calls("run")[0]

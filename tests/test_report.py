@@ -1,0 +1,173 @@
+"""The report: fields, sums, and a file that is whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+
+import pytest
+
+import DockerfileEvaluator as de
+
+COMMAND = {"type": "run_command", "params": {"command": "true"}}
+
+SEED = {"repo": str, "dockerfile": str, "rubric": str, "summary": dict, "test_results": list}
+SEED_SUMMARY = {
+    "total_tests": int,
+    "passed_tests": int,
+    "failed_tests": int,
+    "total_score": (int, float),
+    "max_score": (int, float),
+    "success_rate": float,
+    "total_execution_time": float,
+}
+SEED_ROW = {
+    "test_id": str,
+    "test_type": str,
+    "passed": bool,
+    "score": (int, float),
+    "message": str,
+    "execution_time": float,
+}
+
+
+def fits(value, fields):
+    assert {key: type(value[key]) for key in fields if not isinstance(value[key], fields[key])} == {}
+
+
+def test_the_fields_of_the_published_format_are_there(fake, evaluate, tmp_path):
+    output = tmp_path / "deep" / "er" / "report.json"
+    tests = [
+        {**COMMAND, "id": "a", "category": "x"},
+        {**COMMAND, "id": "b", "params": {"command": "echo no; exit 4"}, "score": 0.5},
+    ]
+    returned = evaluate(["FROM x"], *tests, output=str(output))
+    report = json.loads(output.read_text())
+    assert report == returned
+    fits(report, SEED)
+    fits(report["summary"], SEED_SUMMARY)
+    for row in report["test_results"]:
+        fits(row, SEED_ROW)
+    assert list(report) == [
+        "repo",
+        "dockerfile",
+        "rubric",
+        "summary",
+        "test_results",
+        "build",
+        "error",
+        "warnings",
+        "environment",
+    ]
+    good, bad = report["test_results"]
+    assert (
+        good["score"],
+        good["max_score"],
+        good["status"],
+        good["exit_code"],
+        good["output"],
+        good["category"],
+    ) == (1, 1, "passed", 0, None, "x")
+    assert (bad["score"], bad["max_score"], bad["status"], bad["exit_code"], bad["output"]) == (
+        0,
+        0.5,
+        "failed",
+        4,
+        "no\n",
+    )
+    assert report["summary"]["by_category"] == {
+        "x": {"total_tests": 1, "passed_tests": 1, "failed_tests": 0, "total_score": 1, "max_score": 1}
+    }
+    environment = report["environment"]
+    assert (environment["docker_client"], environment["docker_server"], environment["builder"]) == (
+        "28.2",
+        "20.10",
+        "legacy",
+    )
+    assert (environment["image_size"], environment["platform"], environment["jobs"]) == (
+        1234,
+        "linux/amd64",
+        1,
+    )
+    assert len(environment["dockerfile_sha256"]) == len(environment["rubric_sha256"]) == 64
+
+
+def test_the_report_is_in_the_rubrics_order(fake, evaluate):
+    tests = [
+        {**COMMAND, "id": name, "requires": needs} for name, needs in [("c", ["b"]), ("a", []), ("b", ["a"])]
+    ]
+    assert [row["test_id"] for row in evaluate(["FROM x"], *tests)["test_results"]] == ["c", "a", "b"]
+
+
+def test_no_category_no_sums_of_categories(fake, evaluate):
+    assert "by_category" not in evaluate(["FROM x"], COMMAND)["summary"]
+
+
+def test_scores_add_up_as_people_add(fake, evaluate):
+    summary = evaluate(["FROM x"], *[{**COMMAND, "score": score} for score in (0.1, 0.2, 0)])["summary"]
+    assert (summary["total_score"], summary["success_rate"]) == (0.3, 1.0)
+
+
+def test_two_runs_differ_only_in_times_and_ids(fake, evaluate):
+    def settled(report):
+        text = json.dumps(report)
+        return re.sub(r'"(execution_time|total_execution_time|started_at)": [^,}]+', r'"\1": 0', text)
+
+    tests = [COMMAND, {"type": "run_command", "params": {"command": "echo x; exit 1"}}]
+    assert settled(evaluate(["FROM x"], *tests)) == settled(evaluate(["FROM x"], *tests))
+
+
+def test_oddities_of_the_image_are_warned_of(fake, evaluate):
+    fake.write(
+        "config", {"Env": ["PATH=/bin", "BASH_ENV=/x", "LD_PRELOAD=/evil.so", "BASH_FUNC_ls%%=() { :; }"]}
+    )
+    warnings = evaluate(["FROM x"], COMMAND)["warnings"]
+    assert [warning.split(",")[0] for warning in warnings] == [
+        "image: sets BASH_ENV=/x",
+        "image: sets LD_PRELOAD=/evil.so",
+        "image: sets BASH_FUNC_ls%%=() { :; }",
+    ]
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    target = folder / "report.json"
+    target.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(de.os, "replace", full)
+    with pytest.raises(de.EvaluationError, match="cannot be written: No space left on device"):
+        de.write_file(str(target), "new")
+    assert target.read_text() == "old"
+    assert os.listdir(folder) == ["report.json"]
+
+
+def test_a_report_has_ordinary_permissions_and_follows_links(tmp_path):
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    target.write_text("old")
+    os.symlink(target, link)
+    old = os.umask(0o027)
+    try:
+        de.write_file(str(link), "new")
+    finally:
+        os.umask(old)
+    assert (link.is_symlink(), target.read_text()) == (True, "new")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_report_can_go_to_a_device(tmp_path):
+    de.check_writable("/dev/null")
+    de.write_file("/dev/null", "x")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_whether_the_report_can_be_written_is_known_before_the_build(fake, evaluate, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(de.EvaluationError, match="the report cannot be written"):
+        evaluate(["FROM x"], COMMAND, output=str(tmp_path / "file" / "report.json"))
+    assert fake.calls() == []

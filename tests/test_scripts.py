@@ -1,0 +1,67 @@
+"""The check scripts, run for real in the host's own shell through the fake docker."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from cases import CASES, ENVIRONMENT, fill
+from conftest import statuses
+
+import DockerfileEvaluator as de
+
+
+@pytest.fixture
+def place(fake):
+    """Fill the folder in which the scripts start."""
+    fill(fake.root)
+    os.mkfifo(fake.root / "pipe")
+    fake.write("environment", ENVIRONMENT)
+    return fake
+
+
+def test_every_type_has_cases():
+    assert set(CASES) == set(de.CHECKS)
+
+
+@pytest.mark.parametrize("kind", sorted(CASES))
+def test_verdicts(kind, place, evaluate):
+    cases = CASES[kind]
+    report = evaluate(["FROM x"], *((kind, params) for params, _, _ in cases))
+    for row, (params, status, message) in zip(report["test_results"], cases):
+        assert (row["status"], message in row["message"]) == (status, True), (params, row)
+    assert place.left() == []
+
+
+def test_a_new_type_is_added_in_one_place(monkeypatch, place, evaluate):
+    """A ninth type: a class and a line that registers it, and nothing else anywhere."""
+    monkeypatch.setattr(de, "CHECKS", dict(de.CHECKS))
+
+    @de.register("file_empty")
+    class FileEmpty(de.Check):
+        def __init__(self, params):
+            self.path = params.text("path")
+
+        def script(self):
+            return de.Script('test -f "$1" && test ! -s "$1"', (self.path,))
+
+        def judge(self, run):
+            return de.Verdict(de.PASSED if run.status == 0 else de.FAILED, f"exit {run.status}")
+
+    (place.root / "empty").write_text("")
+    report = evaluate(["FROM x"], ("file_empty", {"path": "empty"}), ("file_empty", {"path": "file"}))
+    assert statuses(report) == {"file_empty_1": "passed", "file_empty_2": "failed"}
+
+
+def test_a_timeout_ends_the_container_and_nothing_else(place, evaluate):
+    report = evaluate(
+        ["FROM x"],
+        {"type": "run_command", "params": {"command": "echo begun; sleep 60"}, "timeout": 0.5},
+        {"type": "run_command", "params": {"command": "trap '' TERM INT; yes"}, "timeout": 0.5},
+        ("run_command", {"command": "true"}),
+    )
+    assert [row["status"] for row in report["test_results"]] == ["timeout", "timeout", "passed"]
+    slow = report["test_results"][0]
+    assert slow["output"] == "begun\n"
+    assert 0.5 <= slow["execution_time"] < 2.5
+    assert place.left() == []
