@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
-import dataclasses
 import datetime
 import hashlib
 import json
@@ -165,8 +164,7 @@ class Fault(NamedTuple):
     message: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """One row of the report's `test_results`; the order of fields is that of the JSON."""
 
     test_id: str
@@ -1691,8 +1689,7 @@ def _is_dead(labels: Mapping[str, str], now: float) -> bool:
 # ---------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """Counts and scores; scores are of the whole rubric, times in seconds."""
 
     total_tests: int
@@ -1725,10 +1722,7 @@ def _by_category(results: Sequence[Result]) -> dict[str, dict[str, Number]] | No
     for result in results:
         if result.category is not None:
             groups[result.category].append(result)
-    totals = {
-        name: summarize([dataclasses.replace(r, category=None) for r in rows])
-        for name, rows in groups.items()
-    }
+    totals = {name: summarize([r._replace(category=None) for r in rows]) for name, rows in groups.items()}
     keys = ("total_tests", "passed_tests", "failed_tests", "total_score", "max_score")
     return {name: {key: getattr(total, key) for key in keys} for name, total in totals.items()} or None
 
@@ -1739,8 +1733,7 @@ def _sum(numbers: Iterable[Number]) -> Number:
     return total if isinstance(total, int) else round(total, 9)
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """All that is known of one evaluation; the order of fields is that of the JSON."""
 
     repo: str
@@ -1760,7 +1753,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, ready for JSON."""
-        summary = dataclasses.asdict(self.summary)
+        summary = dict(self.summary._asdict())
         if summary["by_category"] is None:
             del summary["by_category"]
         build = self.build
@@ -1769,14 +1762,14 @@ class Report:
             "dockerfile": self.dockerfile,
             "rubric": self.rubric,
             "summary": summary,
-            "test_results": [dataclasses.asdict(result) for result in self.test_results],
+            "test_results": [dict(result._asdict()) for result in self.test_results],
             "build": {
                 "succeeded": bool(build and not build.kind),
                 "execution_time": round(build.seconds, 3) if build else 0.0,
                 "message": build.message if build else "not built",
                 "log": build.log if build else "",
             },
-            "error": self.error._asdict() if self.error else None,
+            "error": dict(self.error._asdict()) if self.error else None,
             "warnings": list(self.warnings),
             "environment": dict(self.environment),
         }
@@ -1841,8 +1834,7 @@ START_ALLOWANCE = 3 * START_LIMIT  # seconds of a test's share in the life of a 
 _TELLING_VARIABLES = ("BASH_ENV", "ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS", "PROMPT_COMMAND")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What was asked for: the arguments of evaluate(), which are those of the command line."""
 
     dockerfile: str
@@ -1857,8 +1849,8 @@ class Settings:
     docker: str = "docker"
     keep_image: bool = False
 
-    def __post_init__(self) -> None:
-        """Raise ValueError for what is wrong usage rather than a fault of files or docker."""
+    def checked(self) -> Settings:
+        """Return these settings; raise ValueError for what is wrong usage."""
         if not 0 < self.build_timeout < math.inf:
             raise ValueError(f"build timeout {self.build_timeout!r}: expected a number of seconds over 0")
         if self.jobs < 1:
@@ -1866,6 +1858,7 @@ class Settings:
         for flags, words in ((BUILD_FLAGS, self.build_options), (RUN_FLAGS, self.run_options)):
             for word in words:
                 flags.check(word)
+        return self
 
 
 class Observer:
@@ -2147,7 +2140,7 @@ def evaluate(
         docker=docker,
         keep_image=keep_image,
     )
-    return _evaluate(settings, Observer()).as_dict()
+    return _evaluate(settings.checked(), Observer()).as_dict()
 
 
 def default_rubric(repo: str) -> str:
@@ -2567,7 +2560,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     values["context"] = arguments.context or default_context(arguments.dockerfile)
     for name in ("build_options", "run_options"):
         values[name] = tuple(values[name])
-    return Settings(**values)
+    return Settings(**values).checked()
 
 
 def _raise_interrupted(number: int, _frame: object) -> NoReturn:

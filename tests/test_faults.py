@@ -25,6 +25,7 @@ def short_limits(monkeypatch):
         "END_LIMIT": 1.0,
         "KILL_LIMIT": 0.5,
         "REMOVE_LIMIT": 2.0,
+        "RETURN_LIMIT": 2.0,
     }.items():
         monkeypatch.setattr(de, name, seconds)
 
