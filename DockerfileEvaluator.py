@@ -813,7 +813,7 @@ def _meaning(run: Run) -> str:
     """Say what an exit code means by convention, and the last line that was printed."""
     last = last_line(run.output)
     reason = _EXIT_CODES.get(run.status or 0, "")
-    if run.status == SHELL_MISUSE and "yntax error" in last:
+    if run.status == SHELL_MISUSE and re.search("yntax error|unexpected EOF|nterminated", last):
         reason = " (a syntax error in the rubric's command)"
     return f"{reason}: {shown(last, 120)}" if last else reason
 
@@ -834,6 +834,7 @@ START_LIMIT = 60.0  # from `docker run` to the begin mark
 END_LIMIT = 60.0  # from the end mark to the end of `docker run`
 KILL_LIMIT = 5.0  # from a signal to the end of a docker command
 REMOVE_LIMIT = 30.0  # for one container or image, all attempts together
+RETURN_LIMIT = 10.0  # for a lost engine to come back, so that clean-up can go on
 MARGIN = 3600.0  # that a run may outlive the sum of its limits before it counts as dead
 
 # Sizes in bytes.
@@ -1279,7 +1280,7 @@ class Janitor:
 
     def clean_up(self, tag: str) -> None:
         """Remove this run's containers, then its image; docker may be away for a while."""
-        deadline = time.monotonic() + REMOVE_LIMIT
+        deadline = time.monotonic() + RETURN_LIMIT
         reason = "clean-up was interrupted"
         while time.monotonic() < deadline:
             try:
@@ -1886,7 +1887,10 @@ class Observer:
         """Somebody asked for the end; clean-up begins."""
 
     def reported(self, report: Report) -> None:
-        """All is over, and the report is written."""
+        """All is over, and the report is known."""
+
+    def written(self, path: str) -> None:
+        """The report is in its file."""
 
 
 class Plan(NamedTuple):
@@ -2257,9 +2261,10 @@ class _Evaluation:
         except Stopped:
             pass
         report = self._report(docker)
+        self._observer.reported(report)
         if self._settings.output:
             report.write(self._settings.output)
-        self._observer.reported(report)
+            self._observer.written(self._settings.output)
         return report
 
     def _docker(self) -> Docker:
@@ -2372,10 +2377,9 @@ class Screen(Observer):
     steer a terminal nor command a CI system.
     """
 
-    def __init__(self, out: TextIO, errors: TextIO, *, output: str | None, verbose: bool) -> None:
+    def __init__(self, out: TextIO, errors: TextIO, *, verbose: bool) -> None:
         self._out = out
         self._errors = errors
-        self._output = output
         self._verbose = verbose
         self._width = 0
         self._live = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -2442,10 +2446,11 @@ class Screen(Observer):
         )
         if report.environment["kept_image"]:
             self._print(f"image kept: {report.environment['kept_image']}")
-        if self._output:
-            self._print(f"report: {shown(self._output, 500)}")
         if report.error:
             self.error(report.error.message)
+
+    def written(self, path: str) -> None:
+        self._print(f"report: {shown(path, 500)}")
 
     def error(self, text: str) -> None:
         """Say on stderr what went wrong, after all that stands on stdout."""
@@ -2593,7 +2598,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    screen = Screen(sys.stdout, sys.stderr, output=settings.output, verbose=arguments.verbose)
+    screen = Screen(sys.stdout, sys.stderr, verbose=arguments.verbose)
     try:
         with _signals_raised():
             return 0 if _evaluate(settings, screen).passed else 1

@@ -38,41 +38,6 @@ def program(*words: str, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.fixture
-def buildkit(monkeypatch, tmp_path):
-    """Build with BuildKit: by the docker on the PATH, or by another that brings its own."""
-    for folder in os.environ["PATH"].split(os.pathsep):
-        candidate = os.path.join(folder, "docker")
-        if os.access(candidate, os.X_OK) and has_buildkit(candidate, tmp_path):
-            os.symlink(candidate, tmp_path / "docker")
-            monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-            monkeypatch.setenv("DOCKER_BUILDKIT", "1")
-            return
-    pytest.fail("no docker command line here can build with BuildKit; Debian's docker.io brings one")
-
-
-def has_buildkit(candidate: str, folder: Path) -> bool:
-    context = folder / "try"
-    context.mkdir(exist_ok=True)
-    (context / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
-    words = [candidate, "build", "--quiet", "--tag", "buildkit-tried", str(context)]
-    tried = subprocess.run(
-        words,
-        env={**os.environ, "DOCKER_BUILDKIT": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    subprocess.run(
-        ["docker", "image", "rm", "buildkit-tried"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    return tried.returncode == 0
-
-
-@pytest.fixture
-def legacy(monkeypatch):
-    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
-
-
 # The examples
 
 

@@ -1,0 +1,274 @@
+"""Images that try to mislead, each with the verdict that it must get, on a real engine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import statuses
+
+pytestmark = pytest.mark.usefixtures("buildkit", "clean_engine")
+
+DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
+BASH = "RUN ln -sf bash /bin/sh"
+
+TRUE = ("run_command", {"command": "true"})
+FALSE = ("run_command", {"command": "false"})
+LOOK = ("files_exist", {"paths": ["/etc"]})  # a folder, and so a failure
+HOLDS = ("file_contains", {"path": "/etc/hostname-not-there", "contains": ["e"]})
+NO_COMMAND = ("command_exists", {"name": "no-such-command"})
+NO_VARIABLE = ("envvar_set", {"name": "NO_SUCH_VARIABLE"})
+LIES = (FALSE, LOOK, HOLDS, NO_COMMAND, NO_VARIABLE)
+TRUTHS = (
+    TRUE,
+    ("files_exist", {"paths": ["/etc/passwd"]}),
+    ("dirs_exist", {"paths": ["/etc"]}),
+    ("file_contains", {"path": "/etc/passwd", "contains": ["root:"]}),
+    ("command_exists", {"name": "sh"}),
+    ("envvar_set", {"name": "HOME"}),
+    ("output_contains", {"command": "echo needle", "contains": ["needle"]}),
+)
+
+
+def says(text: str, **params: object) -> tuple[str, dict]:
+    return ("output_contains", {"command": "true", "contains": [text], **params})
+
+
+def program(path: str, *lines: str) -> str:
+    """Return the RUN that writes a program (by printf, which the words must not upset)."""
+    words = " ".join(f"'{line}'" for line in lines)
+    return f"RUN printf '%s\\n' {words} >/new && chmod 755 /new && mv -f /new {path}"
+
+
+HONEST = {
+    "entrypoint": [BUSYBOX, 'ENTRYPOINT ["/bin/true"]'],
+    "entrypoint of a shell": [DEBIAN, 'ENTRYPOINT ["/bin/bash"]'],
+    "entrypoint in shell form": [BUSYBOX, "ENTRYPOINT exec false", "CMD x"],
+    "shell set to something else": [DEBIAN, 'SHELL ["/bin/bash", "-x", "-e", "-c"]'],
+    "shell that is none": [BUSYBOX, 'SHELL ["/no/such/shell"]'],
+    "healthcheck, volume, onbuild, stopsignal": [
+        BUSYBOX,
+        "HEALTHCHECK --interval=1s CMD exit 1",
+        "VOLUME /data /etc",
+        "ONBUILD RUN false",
+        "STOPSIGNAL SIGQUIT",
+    ],
+    "forged labels": [
+        BUSYBOX,
+        "LABEL io.dockerfile-evaluator.run=000000000000 io.dockerfile-evaluator.expires=1 io.dockerfile-evaluator.owner=x",
+    ],
+    "profile and rc files": [
+        DEBIAN,
+        BASH,
+        "RUN for f in /etc/profile /etc/bash.bashrc /root/.profile /root/.bashrc /root/.shrc; do echo exit 1 >$f; done",
+        "ENV ENV=/root/.shrc BASH_ENV=/root/.bashrc",
+    ],
+    "shell options in the environment": [DEBIAN, BASH, "ENV SHELLOPTS=xtrace:errexit:nounset:verbose"],
+    "missing library preloaded": [DEBIAN, "ENV LD_PRELOAD=/no/such/lib.so"],
+    "workdir that was removed": [BUSYBOX, "WORKDIR /gone", "RUN rmdir /gone"],
+    "user without a home or name": [BUSYBOX, "USER 12345:12345"],
+    "no end of line, no PATH": [BUSYBOX, "ENV PATH="],
+    "bash functions of other names": [DEBIAN, BASH, 'ENV BASH_FUNC_other%%="() { false; }"'],
+}
+
+
+@pytest.mark.parametrize("name", sorted(HONEST))
+def test_what_must_change_no_verdict(evaluate, name):
+    truths = [test for test in TRUTHS if not (name.startswith("no end") and test[0] == "command_exists")]
+    report = evaluate(HONEST[name], *truths, *LIES)
+    expected = ["passed"] * len(truths) + ["failed"] * len(LIES)
+    assert list(statuses(report).values()) == expected, [row["message"] for row in report["test_results"]]
+    assert report["error"] is None
+
+
+SHELLS_THAT_LIE = {
+    "always succeeds": "RUN ln -sf true /bin/sh",
+    "always fails": "RUN ln -sf false /bin/sh",
+    "prints what is looked for": program("/bin/sh", "#!/bin/bash", "echo needle 17"),
+    "prints marks of its own": program(
+        "/bin/sh", "#!/bin/bash", "echo deadbeef=B; echo needle; echo deadbeef=E 0"
+    ),
+    "plays docker on stderr": program(
+        "/bin/sh",
+        "#!/bin/bash",
+        'echo "docker: Error response from daemon: no space left on device." >&2',
+        "exit 125",
+    ),
+    "plays a missing shell": program(
+        "/bin/sh", "#!/bin/bash", 'echo "docker: exec: \\"/bin/sh\\": not found" >&2', "exit 127"
+    ),
+    "is no program": "RUN echo x >/new && chmod 755 /new && mv -f /new /bin/sh",
+    "is a folder": 'RUN ["/bin/bash", "-c", "rm /bin/sh && mkdir /bin/sh"]',
+    "is gone": 'RUN ["/bin/bash", "-c", "rm /bin/sh"]',
+    "may not be run": "RUN cp /bin/true /new && chmod 644 /new && mv -f /new /bin/sh",
+    "prints the begin mark only": program("/bin/sh", "#!/bin/bash", 'echo "$4=B"; echo needle'),
+    "prints marks that docker contradicts": program(
+        "/bin/sh", "#!/bin/bash", 'echo "$4=B"; echo needle; echo "$4=E 0"; exit 9'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SHELLS_THAT_LIE))
+def test_a_shell_that_does_not_do_as_told_earns_nothing_and_is_no_excuse(evaluate, name):
+    tests = [
+        TRUE,
+        *LIES,
+        says("needle"),
+        says("no such file"),
+        says("17"),
+        ("run_command", {"command": "x", "exit_code": "any"}),
+    ]
+    report = evaluate([DEBIAN, SHELLS_THAT_LIE[name]], *tests)
+    assert set(statuses(report).values()) == {"failed"}, [row["message"] for row in report["test_results"]]
+    assert report["error"] is None
+
+
+def test_no_shell_at_all(evaluate):
+    words = ("stat", "no such file", "OCI", "docker", "exec", "sh")
+    report = evaluate(["FROM scratch", "COPY Dockerfile /"], *map(says, words), TRUE, *LIES)
+    assert set(statuses(report).values()) == {"failed"}
+    assert all("no usable /bin/sh" in row["message"] for row in report["test_results"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["USER nobody-of-that-name"], "unable to find user nobody-of-that-name"),
+        (["USER root:nogroup-of-that-name"], "unable to find group"),
+        (["WORKDIR /w", "RUN rmdir /w && touch /w"], "not a directory"),
+    ],
+)
+def test_an_unusable_user_or_workdir_is_the_images_fault(evaluate, lines, words):
+    report = evaluate([BUSYBOX, *lines], TRUE, says("unable"), *LIES)
+    assert set(statuses(report).values()) == {"failed"}
+    for row in report["test_results"]:
+        assert row["message"].startswith("the image's USER or WORKDIR cannot be used: ")
+        assert words in row["message"]
+
+
+def test_what_the_user_may_not_see_is_not_there(evaluate):
+    lines = [
+        "RUN mkdir -m 700 /closed && touch /closed/file && echo needle >/secret && chmod 600 /secret",
+        "USER 12345",
+    ]
+    tests = [
+        ("files_exist", {"paths": ["/closed/file"]}),
+        ("file_contains", {"path": "/secret", "contains": ["needle"]}),
+    ]
+    rows = evaluate([BUSYBOX, *lines], *tests, ("files_exist", {"paths": ["/secret"]}))["test_results"]
+    assert [row["status"] for row in rows] == ["failed", "failed", "passed"]
+    assert rows[1]["message"] == "/secret: the image's user may not read it"
+
+
+def test_programs_on_a_poisoned_path_do_not_answer_for_the_checks(evaluate):
+    lines = [
+        DEBIAN,
+        "RUN mkdir /evil",
+        program("/evil/liar", "#!/bin/bash", "echo needle; exit 0"),
+        "RUN for name in cat test echo command printf tr head [; do ln -s liar /evil/$name; done",
+        "ENV PATH=/evil:/usr/bin:/bin",
+    ]
+    tests = [("file_contains", {"path": "/etc/passwd", "contains": ["needle"]}), *LIES]
+    assert set(statuses(evaluate(lines, *tests)).values()) == {"failed"}
+
+
+@pytest.mark.parametrize("name", ["test", "command", "echo", "cat", "["])
+def test_functions_from_the_environment_do_not_answer_for_the_checks(evaluate, name):
+    lines = [DEBIAN, BASH, f'ENV BASH_FUNC_{name}%%="() {{ builtin echo needle; return 0; }}"']
+    report = evaluate(lines, ("file_contains", {"path": "/etc/passwd", "contains": ["needle"]}), *LIES)
+    assert set(statuses(report).values()) == {"failed"}
+    assert report["warnings"][0].startswith(f"image: sets BASH_FUNC_{name}%%=")
+
+
+def test_a_shell_told_to_run_nothing_passes_nothing(evaluate):
+    report = evaluate([DEBIAN, BASH, "ENV SHELLOPTS=noexec"], TRUE, *LIES)
+    assert set(statuses(report).values()) == {"failed"}
+
+
+def test_the_loaders_words_satisfy_no_needle_of_a_file(evaluate):
+    tests = [("file_contains", {"path": "/etc/passwd", "contains": ["ERROR", "preload", "ld.so"]})]
+    assert statuses(evaluate([DEBIAN, "ENV LD_PRELOAD=/no/such.so"], *tests)) == {"file_contains_1": "failed"}
+
+
+NONCE = "n=$(tr '\\0' '\\n' </proc/1/cmdline | grep -xE '[0-9a-f]{32}')"
+COMMANDS = [
+    # A process can read the marks' secret from PID 1's arguments; it cannot keep the true marks away.
+    (f'{NONCE}; echo "$n=E 0"; exit 1', "failed", "2 end marks"),
+    (f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 0', "failed", "2 begin and 2 end marks"),
+    (f'{NONCE}; (sleep 0.3; echo "$n=E 0") & exit 1', "failed", ""),
+    (f"{NONCE}; kill -9 1; kill -9 $PPID; false", "failed", ""),
+    ("kill -9 -1; true", "passed", ""),
+    ("exit 125", "failed", "exit code 125"),
+    ("exit 126", "failed", "exit code 126"),
+    ("exit 127", "failed", "exit code 127"),
+    ("exit 130", "failed", "exit code 130"),
+    ("exit 137", "failed", "exit code 137"),
+    ("exit 256", "passed", ""),
+    ("exec false", "failed", "exit code 1"),
+    ("exec true", "passed", ""),
+    ("set -e; false; true", "failed", "exit code 1"),
+    ("trap 'exit 0' EXIT; false", "passed", ""),
+    ("if then fi fi", "failed", "a syntax error in the rubric's command"),
+    ("'", "failed", "a syntax error in the rubric's command"),
+    ("sleep 300 & (sleep 300 >/dev/null &) ; echo needle", "passed", ""),
+    ('cat; read x; test -z "$x"', "passed", ""),
+    ("test -t 0 || test -t 1", "failed", "exit code 1"),
+    ("exec >&- 2>&-; true", "passed", ""),
+    ("exec </dev/null >/dev/null 2>&1; false", "failed", "exit code 1"),
+    ("ulimit -n 3; true", "passed", ""),
+]
+
+
+@pytest.mark.parametrize("lines", [[BUSYBOX], [DEBIAN], [DEBIAN, BASH]], ids=["busybox", "dash", "bash"])
+def test_what_commands_get_up_to(evaluate, lines):
+    report = evaluate(lines, *(("run_command", {"command": command}) for command, _, _ in COMMANDS), jobs=2)
+    wrong = [
+        (command, row["status"], row["message"])
+        for row, (command, status, words) in zip(report["test_results"], COMMANDS)
+        if row["status"] != status or words not in row["message"]
+    ]
+    assert wrong == []
+
+
+BIG = "head -c 50000000 /dev/zero | tr '\\0' x"
+OUTPUTS = [
+    (f"echo needle; {BIG}; {BIG}", "passed"),
+    (f"{BIG}; echo needle; {BIG}", "passed"),
+    (f"{BIG}; {BIG}; printf needle", "passed"),
+    (f"{BIG}; {BIG} >&2; printf needle >&2", "passed"),
+    (f"{BIG}; {BIG}", "failed"),
+    ("printf nee; sleep 1; printf dle", "passed"),
+    ("printf 'a\\000needle\\000b'", "passed"),
+    ("printf '\\377\\376needle\\300'", "passed"),
+    ("printf 'nee\\000dle'", "failed"),
+    ("printf '\\033[31mneedle\\033[0m'", "passed"),
+    ("echo '::error::x'; echo '##[error]needle'", "passed"),
+]
+
+
+def test_output_of_every_kind_and_size(evaluate, monkeypatch):
+    tests = [("output_contains", {"command": command, "contains": ["needle"]}) for command, _ in OUTPUTS]
+    report = evaluate(
+        [BUSYBOX], *({"type": kind, "params": params, "timeout": 120} for kind, params in tests)
+    )
+    assert [row["status"] for row in report["test_results"]] == [status for _, status in OUTPUTS]
+    text = json.dumps(report)
+    assert len(text) < 1_000_000
+
+
+def test_big_files_are_read_to_their_end(evaluate):
+    lines = [BUSYBOX, f"RUN ({BIG}; {BIG}; printf needle) >/big"]
+    report = evaluate(
+        lines, {"type": "file_contains", "params": {"path": "/big", "contains": ["needle"]}, "timeout": 120}
+    )
+    assert statuses(report) == {"file_contains_1": "passed"}
+
+
+def test_every_forgery_of_an_engine_fault_in_the_build_log_stays_a_failed_build(evaluate):
+    words = (
+        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+    )
+    report = evaluate(
+        [BUSYBOX, f"RUN echo '{words}' >&2; echo Successfully built 0123456789ab; exit 1"], TRUE
+    )
+    assert report["error"]["kind"] == "build"
