@@ -800,6 +800,7 @@ def _places(notes: list[tuple[str, str]], word: str, count: int) -> list[int]:
     return [place for place in places if 0 <= place < count]
 
 
+_SYNTAX = re.compile("yntax error|unexpected EOF|nterminated")
 SHELL_MISUSE = 2  # the exit code of shells for what they cannot parse
 _EXIT_CODES = {
     126: " (cannot be executed)",
@@ -813,7 +814,7 @@ def _meaning(run: Run) -> str:
     """Say what an exit code means by convention, and the last line that was printed."""
     last = last_line(run.output)
     reason = _EXIT_CODES.get(run.status or 0, "")
-    if run.status == SHELL_MISUSE and re.search("yntax error|unexpected EOF|nterminated", last):
+    if run.status == SHELL_MISUSE and _SYNTAX.search(run.output[-1000:]):
         reason = " (a syntax error in the rubric's command)"
     return f"{reason}: {shown(last, 120)}" if last else reason
 
@@ -1559,10 +1560,22 @@ class Docker:
         amiss = container.marks.proof(container.code)
         if not amiss:
             return Run(FINISHED, "", container.code, container.output.found, output, seconds)
-        if not self._cli.answers():
+        if not self._cli.answers() or not (container.marks.statuses or self._saw_its_end(container)):
             raise EngineError("the docker engine was lost during the test")
         why = f"no proof that the check ran to its end: {amiss} (container's exit code {container.code})"
         return Run(FAILED, why, output=output, seconds=seconds)
+
+    def _saw_its_end(self, container: Container) -> bool:
+        """Whether this engine saw a container die: one that started after its death did not.
+
+        An engine keeps its latest events in memory only (moby, daemon/events), and one that stops
+        kills its containers first, which looks like a process that was killed in them.
+        """
+        now = time.time() + (self.engine.clock_offset if self.engine else 0.0)
+        span = ("--since", str(int(now - container.seconds - START_LIMIT)), "--until", str(int(now) + 2))
+        filters = ("--filter", f"container={container.name}", "--filter", "event=die")
+        answer = self._cli.ask("events", *span, *filters)
+        return answer.code != 0 or bool(answer.stdout.strip())
 
     def _run_again(self, script: Script, timeout: float) -> Run:
         """Find out why a container gave no begin mark: by chance, by the image or by the engine.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from engine import census, engine_answers, find_buildkit
 
 import DockerfileEvaluator as de
 
@@ -120,29 +119,6 @@ def statuses(report: dict) -> dict[str, str]:
     return {row["test_id"]: row["status"] for row in report["test_results"]}
 
 
-def docker(*words: str) -> str:
-    """Ask the real engine."""
-    done = subprocess.run(["docker", *words], stdout=subprocess.PIPE, check=True)
-    return done.stdout.decode()
-
-
-def census() -> dict[str, list[str]]:
-    """List all that is on the real engine."""
-    return {
-        "containers": sorted(docker("ps", "--all", "--quiet", "--no-trunc").split()),
-        "images": sorted(set(docker("images", "--all", "--quiet", "--no-trunc").split())),
-        "tags": sorted(docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()),
-        "volumes": sorted(docker("volume", "ls", "--quiet").split()),
-    }
-
-
-def engine_answers() -> bool:
-    if not shutil.which("docker"):
-        return False
-    done = subprocess.run(["docker", "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return done.returncode == 0
-
-
 @pytest.fixture(scope="session")
 def engine():
     """Skip a test where no engine answers; fail it where one is required."""
@@ -152,34 +128,20 @@ def engine():
         pytest.skip("no docker engine answers (tests/with-engine starts one)")
 
 
+@pytest.fixture(scope="session")
+def buildkit_program(engine, tmp_path_factory):
+    """Return a docker command line that builds with BuildKit."""
+    program = find_buildkit(tmp_path_factory.mktemp("try"))
+    return program or pytest.fail("no docker command line here builds with BuildKit; Debian's docker.io does")
+
+
 @pytest.fixture
-def buildkit(monkeypatch, tmp_path):
-    """Build with BuildKit: by the docker on the PATH, or by another that brings its own."""
-    for folder in os.environ["PATH"].split(os.pathsep):
-        candidate = os.path.join(folder, "docker")
-        if os.access(candidate, os.X_OK) and has_buildkit(candidate, tmp_path):
-            os.symlink(candidate, tmp_path / "docker")
-            monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-            monkeypatch.setenv("DOCKER_BUILDKIT", "1")
-            return
-    pytest.fail("no docker command line here can build with BuildKit; Debian's docker.io brings one")
-
-
-def has_buildkit(candidate: str, folder: Path) -> bool:
-    context = folder / "try"
-    context.mkdir(exist_ok=True)
-    (context / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
-    words = [candidate, "build", "--quiet", "--tag", "buildkit-tried", str(context)]
-    tried = subprocess.run(
-        words,
-        env={**os.environ, "DOCKER_BUILDKIT": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    subprocess.run(
-        ["docker", "image", "rm", "buildkit-tried"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    return tried.returncode == 0
+def buildkit(buildkit_program, monkeypatch, tmp_path):
+    programs = tmp_path / "buildkit"
+    programs.mkdir()
+    os.symlink(buildkit_program, programs / "docker")
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_BUILDKIT", "1")
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from cases import CASES, ENVIRONMENT, fill
-from conftest import PROJECT, census, docker, statuses
+from conftest import PROJECT, statuses
+from engine import census, docker
 
 import DockerfileEvaluator as de
 

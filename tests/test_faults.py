@@ -199,6 +199,16 @@ def test_a_docker_that_dies_is_no_pass(fake, evaluate):
     assert row["passed"] is False
 
 
+@pytest.mark.parametrize(("restarted", "status"), [(True, "error"), (False, "failed")])
+def test_an_engine_that_restarted_during_a_test_is_told_from_a_killed_process(
+    fake, evaluate, restarted, status
+):
+    fake.write("restarted", restarted)
+    killed = "kill -9 $PPID"  # the shell that would print the end mark
+    row = evaluate(["FROM x"], ("run_command", {"command": killed}))["test_results"][0]
+    assert row["status"] == status
+
+
 def leave(fake, owner, expires, run="0123456789ab"):
     labels = {"run": run, "owner": owner, "expires": expires}
     labels = {f"io.dockerfile-evaluator.{key}": str(value) for key, value in labels.items()}

@@ -110,22 +110,15 @@ SHELLS_THAT_LIE = {
 
 @pytest.mark.parametrize("name", sorted(SHELLS_THAT_LIE))
 def test_a_shell_that_does_not_do_as_told_earns_nothing_and_is_no_excuse(evaluate, name):
-    tests = [
-        TRUE,
-        *LIES,
-        says("needle"),
-        says("no such file"),
-        says("17"),
-        ("run_command", {"command": "x", "exit_code": "any"}),
-    ]
+    tests = [TRUE, LOOK, says("needle"), ("run_command", {"command": "x", "exit_code": "any"})]
     report = evaluate([DEBIAN, SHELLS_THAT_LIE[name]], *tests)
     assert set(statuses(report).values()) == {"failed"}, [row["message"] for row in report["test_results"]]
     assert report["error"] is None
 
 
 def test_no_shell_at_all(evaluate):
-    words = ("stat", "no such file", "OCI", "docker", "exec", "sh")
-    report = evaluate(["FROM scratch", "COPY Dockerfile /"], *map(says, words), TRUE, *LIES)
+    words = ("no such file", "OCI", "exec")
+    report = evaluate(["FROM scratch", "COPY Dockerfile /"], *map(says, words), TRUE, LOOK)
     assert set(statuses(report).values()) == {"failed"}
     assert all("no usable /bin/sh" in row["message"] for row in report["test_results"])
 

@@ -1,0 +1,110 @@
+"""Floods, bombs and hangs: our memory, the report's size and the other tests stay as they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from conftest import PROJECT
+
+on_an_engine = pytest.mark.usefixtures("buildkit", "clean_engine")
+
+# Runs the command line in a process whose memory it prints at the end, in KiB (ru_maxrss, getrusage(2)).
+MEASURED = """
+import resource, sys
+sys.path.insert(0, sys.argv.pop(1))
+import DockerfileEvaluator as de
+code = de.main(sys.argv[1:])
+print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
+TRUE = {"type": "run_command", "params": {"command": "true"}}
+
+
+@pytest.fixture
+def measured(dockerfile, rubric, tmp_path):
+    """Evaluate in a process of its own; return exit code, report and resident memory in MiB."""
+
+    def run(lines, *tests, more=()):
+        output = tmp_path / "report.json"
+        words = [
+            "--dockerfile",
+            dockerfile(*lines),
+            "--rubric",
+            rubric(*tests),
+            "--repo",
+            "r",
+            "--output",
+            str(output),
+        ]
+        command = [sys.executable, "-c", MEASURED, str(PROJECT), *words, *more]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
+        code, memory = done.stderr.decode().splitlines()[-1].split()
+        assert output.stat().st_size < 1_000_000
+        return int(code), json.loads(output.read_text()), int(memory) // 1024
+
+    return run
+
+
+@on_an_engine
+def test_floods_and_bombs_in_tests(measured):
+    commands = {
+        "endless": ("yes", 3, "timeout"),
+        "one line": ("head -c 100000000 /dev/zero | tr '\\0' x", 120, "passed"),
+        "forks": ("bomb() { bomb | bomb & }; bomb; sleep 60", 5, None),
+        "memory": ("head -c 2000000000 /dev/zero | tail", 60, "failed"),
+        "deaf": ("trap '' INT TERM HUP; while :; do :; done", 3, "timeout"),
+        "after": ("echo fine", 30, "passed"),
+    }
+    tests = [
+        {"id": name, "type": "run_command", "params": {"command": command}, "timeout": timeout}
+        for name, (command, timeout, _) in commands.items()
+    ]
+    code, report, memory = measured(
+        ["FROM busybox:stable"], *tests, more=["--run-option=--memory=256m", "--verbose"]
+    )
+    found = {row["test_id"]: row["status"] for row in report["test_results"]}
+    assert found.pop("forks") in ("timeout", "failed")
+    assert found == {name: status for name, (_, _, status) in commands.items() if status}
+    assert (code, report["error"]) == (1, None)
+    assert memory < 100
+
+
+@on_an_engine
+def test_eight_floods_at_once(measured):
+    flood = {
+        "type": "run_command",
+        "params": {"command": "head -c 100000000 /dev/zero | tr '\\0' x"},
+        "timeout": 120,
+    }
+    code, _, memory = measured(["FROM busybox:stable"], *[flood] * 8, more=["--jobs=8"])
+    assert code == 0
+    assert memory < 100
+
+
+@on_an_engine
+@pytest.mark.parametrize("more", [(), ("--verbose",)])
+def test_a_build_log_of_100_mb(measured, more):
+    lines = ["FROM busybox:stable", "RUN yes some words that a build says | head -c 100000000"]
+    code, report, memory = measured(lines, TRUE, more=more)
+    assert code == 0
+    assert memory < 100
+    assert len(report["build"]["log"]) < 20_000
+
+
+@on_an_engine
+def test_an_endless_build_log_and_an_endless_line(measured):
+    for flood in ("yes", "cat /dev/zero"):
+        code, report, memory = measured(
+            ["FROM busybox:stable", f"RUN {flood}"], TRUE, more=["--build-timeout=5"]
+        )
+        assert (code, report["error"]["kind"]) == (1, "build_timeout")
+        assert memory < 100
+
+
+def test_five_hundred_tests_in_flat_memory(fake, measured):
+    look = {"type": "files_exist", "params": {"paths": ["/etc/passwd"]}}
+    code, report, memory = measured(["FROM x"], *[look] * 500)
+    assert (code, report["summary"]["passed_tests"]) == (0, 500)
+    assert memory < 60

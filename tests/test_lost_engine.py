@@ -1,0 +1,240 @@
+"""An engine that dies, freezes or restarts at the worst moment: a private one, which these tests may harm."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ENGINE_REQUIRED, statuses
+from engine import census, docker
+
+import DockerfileEvaluator as de
+
+TRUE = {"id": "before", "type": "run_command", "params": {"command": "true"}}
+SLOW = {"id": "slow", "type": "run_command", "params": {"command": "sleep 600"}, "timeout": 300}
+AFTER = {"id": "after", "type": "run_command", "params": {"command": "true"}}
+LAST = {"id": "last", "type": "run_command", "params": {"command": "true"}}
+
+
+class PrivateEngine:
+    """A dockerd of our own, without a network, that can be killed, frozen and started again."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.host = f"unix://{folder}/docker.sock"
+        self.process = None
+
+    def start(self) -> None:
+        self.forget_containerd()
+        words = [
+            "dockerd",
+            "--data-root",
+            f"{self.folder}/data",
+            "--exec-root",
+            f"{self.folder}/exec",
+            "--host",
+            self.host,
+        ]
+        words += [
+            "--pidfile",
+            f"{self.folder}/pid",
+            "--bridge",
+            "none",
+            "--iptables=false",
+            "--ip-forward=false",
+        ]
+        with open(f"{self.folder}/log", "ab") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while subprocess.run(["docker", "--host", self.host, "version"], capture_output=True).returncode:
+            assert time.monotonic() < deadline, "the private engine did not start"
+            time.sleep(0.1)
+
+    def forget_containerd(self) -> None:
+        """Remove the traces of a killed engine's containerd, for which a new one would wait in vain."""
+        for file in Path(self.folder).glob("exec/**/containerd.pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+            file.unlink()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    if os.getuid() or not shutil.which("dockerd"):
+        reason = "a private engine needs root and dockerd"
+        pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
+    engine = PrivateEngine(tmp_path_factory.mktemp("e"))
+    saved = subprocess.run(["docker", "save", "busybox:stable"], stdout=subprocess.PIPE, check=True).stdout
+    engine.start()
+    subprocess.run(
+        ["docker", "--host", engine.host, "load", "--quiet"],
+        input=saved,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(autouse=True)
+def on_the_private_engine(engine, private, monkeypatch):
+    """Point docker there, wait less for it, and see that nothing is left once it is well again."""
+    monkeypatch.setenv("DOCKER_HOST", private.host)
+    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
+    for name, seconds in {
+        "CALL_LIMIT": 4.0,
+        "START_LIMIT": 10.0,
+        "END_LIMIT": 5.0,
+        "RETURN_LIMIT": 2.0,
+    }.items():
+        monkeypatch.setattr(de, name, seconds)
+    before = census()
+    yield
+    settle(before)
+
+
+def settle(before) -> None:
+    """Take away what the engine's own death left, which the next run of another process would sweep."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and docker("ps", "--all", "--quiet"):
+        words = ["docker", "rm", "--force", "--volumes", *docker("ps", "--all", "--quiet").split()]
+        subprocess.run(words, capture_output=True)
+    now = census()
+    for image in sorted(set(now["tags"]) - set(before["tags"]) - {"<none>:<none>"}):
+        assert image.startswith("dockerfile-evaluator:")
+        docker("image", "rm", image)
+    for image in set(census()["images"]) - set(before["images"]):
+        subprocess.run(["docker", "image", "rm", image], capture_output=True)
+    assert census() == before
+
+
+class Trigger(de.Observer):
+    """Calls `harm` once, at the moment that a test has chosen."""
+
+    def __init__(self, moment, harm) -> None:
+        self.moment, self.harm = moment, harm
+
+    def strike(self, moment):
+        if moment == self.moment:
+            self.moment = None
+            self.harm()
+
+    def phase(self, text):
+        self.strike(text)
+
+    def build_output(self, data):
+        if b"Running in" in data:
+            time.sleep(0.5)
+            self.strike("in the build")
+
+    def started(self, test):
+        if test.id == "slow":
+            import threading
+
+            threading.Timer(2, self.strike, ["in a test"]).start()
+
+
+@pytest.fixture
+def evaluate_with_harm(dockerfile, rubric):
+    def run(moment, harm, lines=("FROM busybox:stable",), tests=(TRUE, SLOW, AFTER, LAST), **more):
+        path = dockerfile(*lines)
+        settings = de.Settings(path, "r", rubric(*tests), context=os.path.dirname(path), **more)
+        started = time.monotonic()
+        report = de._evaluate(settings, Trigger(moment, harm)).as_dict()
+        return report, time.monotonic() - started
+
+    return run
+
+
+def restarted(private):
+    private.kill()
+    private.start()
+
+
+def test_killed_before_the_build(private, evaluate_with_harm):
+    report, _ = evaluate_with_harm("building", private.kill)
+    private.start()
+    assert report["error"]["kind"] == "engine"
+    assert set(statuses(report).values()) == {"not_run"}
+
+
+def test_killed_during_the_build(private, evaluate_with_harm):
+    report, _ = evaluate_with_harm(
+        "in the build", private.kill, lines=["FROM busybox:stable", "RUN sleep 600"]
+    )
+    private.start()
+    assert report["error"]["kind"] == "engine"
+    assert set(statuses(report).values()) == {"not_run"}
+
+
+def test_killed_during_a_test(private, evaluate_with_harm):
+    report, _ = evaluate_with_harm("in a test", private.kill)
+    private.start()
+    assert statuses(report) == {"before": "passed", "slow": "error", "after": "error", "last": "not_run"}
+    assert report["error"]["kind"] == "engine"
+    assert "left on the engine: " in report["error"]["message"]
+
+
+def test_restarted_during_a_test(private, evaluate_with_harm):
+    """The container dies with the engine, which answers again at once: not the Dockerfile's fault."""
+    report, _ = evaluate_with_harm("in a test", lambda: restarted(private))
+    assert (statuses(report)["before"], statuses(report)["slow"]) == ("passed", "error")
+    assert "failed" not in statuses(report).values()
+    assert report["error"]["kind"] == "engine"
+
+
+def test_stopped_in_good_order_during_a_test(private, evaluate_with_harm):
+    """docker then says 137, as if the test's own process had been killed."""
+
+    def stop_and_start():
+        private.stop()
+        private.start()
+
+    report, _ = evaluate_with_harm("in a test", stop_and_start)
+    assert statuses(report)["slow"] == "error"
+
+
+def test_killed_before_clean_up(private, evaluate_with_harm):
+    report, _ = evaluate_with_harm("cleaning up", private.kill, tests=(TRUE,))
+    private.start()
+    assert statuses(report) == {"before": "passed"}
+    assert report["error"]["kind"] == "engine"
+    assert "left on the engine: image dockerfile-evaluator:" in report["error"]["message"]
+
+
+def test_restarted_before_clean_up(private, evaluate_with_harm):
+    report, _ = evaluate_with_harm("cleaning up", lambda: restarted(private), tests=(TRUE,))
+    assert (statuses(report), report["error"]) == ({"before": "passed"}, None)
+
+
+@pytest.mark.parametrize("moment", ["building", "in the build", "in a test", "cleaning up"])
+def test_frozen(private, evaluate_with_harm, moment):
+    """A frozen engine says nothing to anybody; limits end every wait."""
+    lines = ["FROM busybox:stable", *(["RUN sleep 600"] if moment == "in the build" else [])]
+    tests = (TRUE,) if moment == "cleaning up" else (TRUE, {**SLOW, "timeout": 5}, AFTER, LAST)
+    harm = lambda: private.signal(signal.SIGSTOP)  # noqa: E731
+    try:
+        report, seconds = evaluate_with_harm(moment, harm, lines, tests, build_timeout=5.0)
+    finally:
+        private.signal(signal.SIGCONT)
+    assert report["error"]["kind"] in ("engine", "build_timeout")
+    assert "failed" not in statuses(report).values()
+    assert seconds < 90
