@@ -556,9 +556,11 @@ reader <"$1"
 
 _READ_ENVIRONMENT = _READER + "reader </proc/$$/environ\n"
 
-_RUN_COMMAND = """\
+_NO_SHELL = "dockerfile-evaluator: no such shell"
+_RUN_COMMAND = f"""\
 exec 2>&1
-"$2" -c "$1"
+command -v -- "$2" >/dev/null || {{ echo '{_NO_SHELL}'; exit 127; }}
+exec "$2" -c "$1"
 """
 
 _READING = {
@@ -764,6 +766,8 @@ class RunCommand(Check):
 
     def judge(self, run: Run) -> Verdict:
         """Pass on the expected exit code."""
+        if run.output.startswith(_NO_SHELL):
+            return Verdict(FAILED, f"the image has no shell {shown(self.shell, 80)}")
         if self.expected is None or run.status == self.expected:
             return Verdict(PASSED, f"exit code {run.status}")
         wanted = f", expected {self.expected}" if self.expected else ""
@@ -832,7 +836,8 @@ IMAGE_TAG = re.compile(r"(?P<run>[0-9a-f]{12})")
 TICK = 0.1  # how soon a deadline or a request to stop is seen while docker is silent
 CALL_LIMIT = 20.0  # a docker command that only asks or removes
 START_LIMIT = 60.0  # from `docker run` to the begin mark
-END_LIMIT = 60.0  # from the end mark to the end of `docker run`
+END_LIMIT = START_LIMIT  # from the end mark to the end of `docker run`
+CREATE_LIMIT = 5.0  # for a container that is to end before it is there
 KILL_LIMIT = 5.0  # from a signal to the end of a docker command
 REMOVE_LIMIT = 30.0  # for one container or image, all attempts together
 RETURN_LIMIT = 10.0  # for a lost engine to come back, so that clean-up can go on
@@ -845,8 +850,10 @@ KEPT_TAIL = 6 * 1024
 KEPT_LOG = 16 * 1024  # of the build log, its end
 KEPT_ANSWER = 4 * 1024 * 1024  # of a docker command that only asks
 
+# A shell whose command was killed by Ctrl-C ends itself, unless it has a trap for it.
 _WRAPPER = """\
-set +eux
+set +euvx
+trap : INT
 echo "$1=B"
 (
 shift
@@ -870,6 +877,17 @@ _UNREACHABLE = (
     "connection reset",
     "unable to connect",
 )
+# What docker and podman say of a container or image that is not there, in lower case.
+_GONE = ("no such container", "no such image", "no such object", "image not known")
+# What docker says of itself at the end of a build that no Dockerfile could help.
+_ENGINE_FAULTS = (
+    "no space left on device",
+    "toomanyrequests: ",
+    "failed to create endpoint",
+    "could not find bridge",
+)
+# How it begins to say that a RUN failed; then follows the Dockerfile's own text.
+_FAILED_RUN = re.compile("The command '|process \"|executor failed running|building at STEP")
 _ENGINE_HINT = (
     "Is an engine running, and does DOCKER_HOST or the docker context point at it? "
     "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
@@ -919,8 +937,8 @@ class Flags(NamedTuple):
 
 
 RUN_FLAGS = Flags(
-    ("name", "rm", "entrypoint", "detach", "interactive", "tty", "cidfile", "help"),
-    {"d": "detach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"},
+    ("name", "rm", "entrypoint", "detach", "attach", "interactive", "tty", "cidfile", "restart", "help"),
+    {"d": "detach", "a": "attach", "i": "interactive", "t": "tty", "P": "publish-all", "q": "quiet"},
     (
         ("pull", "--pull=never"),
         ("log-driver", "--log-driver=none"),
@@ -980,8 +998,9 @@ class Process:
             selector.register(self._pipe("stdout"), selectors.EVENT_READ, "stdout")
             selector.register(self._pipe("stderr"), selectors.EVENT_READ, "stderr")
             while selector.get_map():
+                ended = self.wait(0) is not None  # before the look at the pipes, or its last words were lost
                 ready = selector.select(TICK)
-                if not ready and self.wait(0) is not None:
+                if ended and not ready:
                     return
                 for key, _ in ready:
                     data = os.read(key.fd, CHUNK)
@@ -1137,7 +1156,10 @@ class Image(NamedTuple):
 
 
 class Container(NamedTuple):
-    """How one `docker run` went; `overrun` names the limit that was not kept, "" if none was."""
+    """How one `docker run` went; `overrun` names the limit that was not kept, "" if none was.
+
+    `running` says of a start or end that took too long whether the engine had the container running.
+    """
 
     name: str
     marks: Marks
@@ -1145,6 +1167,7 @@ class Container(NamedTuple):
     words: str  # docker's own, from before the begin mark
     code: int | None
     overrun: str
+    running: bool
     seconds: float
 
 
@@ -1220,10 +1243,11 @@ class Cli:
         """Return what answers; raise EngineError where nothing does."""
         answer = self.ask("version", "--format", "{{json .}}")
         versions = _json_object(answer.stdout)
-        client, server = versions.get("Client") or {}, versions.get("Server") or {}
+        client = versions.get("Client") or {}
+        server = versions.get("Server") or client  # podman is its own engine, and names it once
         if answer.code != 0 or not server:
             raise no_engine(answer.stderr)
-        platform = f"{server.get('Os', '?')}/{server.get('Arch', '?')}"
+        platform = str(server.get("OsArch") or f"{server.get('Os')}/{server.get('Arch')}")
         offset = self._clock() - time.time()
         return Engine(str(client.get("Version")), str(server.get("Version")), platform, offset)
 
@@ -1269,6 +1293,10 @@ class Janitor:
             self._live.add(name)
         return name
 
+    def has_container(self, name: str) -> bool:
+        """Whether the engine has made the container yet, and not removed it."""
+        return self._cli.ask("container", "inspect", name, last=True).code == 0
+
     def gone(self, name: str) -> None:
         """Take note that a container is no more."""
         self._live.discard(name)
@@ -1276,7 +1304,7 @@ class Janitor:
     def remove_container(self, name: str) -> None:
         """Remove a container with its anonymous volumes, and see that it is gone."""
         remove = ("container", "rm", "--force", "--volumes", name)
-        self._remove(remove, ("container", "inspect", name), "no such container")
+        self._remove(remove, ("container", "inspect", name))
         self.gone(name)
 
     def clean_up(self, tag: str) -> None:
@@ -1312,21 +1340,30 @@ class Janitor:
         return {words[1] for words in lines if words[0] == "<none>"}
 
     def _clean_up(self, tag: str) -> None:
+        self._remove_own_containers()
+        self._remove_image(tag)
+        if self._live:  # what docker was still making may have come by now
+            self._remove_own_containers()
+            self.left.extend(
+                f"container {name} (docker may still be making it)" for name in sorted(self._live)
+            )
+
+    def _remove_own_containers(self) -> None:
         for name, labels in self._containers():
             if labels.get("run") == self._run:
                 self.remove_container(name)
-        self._remove_image(tag)
 
     def _remove_image(self, tag: str) -> None:
-        self._remove(("image", "rm", tag), ("image", "inspect", tag), "no such image")
+        self._remove(("image", "rm", tag), ("image", "inspect", tag))
 
-    def _remove(self, remove: Sequence[str], inspect: Sequence[str], gone: str) -> None:
+    def _remove(self, remove: Sequence[str], inspect: Sequence[str]) -> None:
         """Remove until docker says that it is gone: it may be in use or on its way for a moment."""
         deadline = time.monotonic() + REMOVE_LIMIT
         words = ""
         while time.monotonic() < deadline:
             words = self._cli.ask(*remove, last=True).stderr
-            if self._cli.ask(*inspect, last=True).says(gone):
+            answer = self._cli.ask(*inspect, last=True)
+            if answer.code != 0 and any(answer.says(gone) for gone in _GONE):
                 return
             time.sleep(TICK / 2)
         self.left.append(f"{remove[0]} {remove[-1]} ({shown(last_line(words))})")
@@ -1416,18 +1453,20 @@ class Docker:
         started = time.monotonic()
         log, head = Output((), 0, KEPT_LOG), Output((), CHUNK, 0)
         code: int | None = None
-        with Process(self._build_command(dockerfile, context), _BUILD_ENVIRONMENT) as process:
-            for _, data in process.read():
-                log.feed(data)
-                head.feed(data)
-                watch(data)
-                if self._stop.level:
-                    raise Stopped
-                if time.monotonic() - started > limit:
-                    break
-            else:
-                code = process.wait(END_LIMIT)
-        self._builder = _builder(head.text())
+        try:
+            with Process(self._build_command(dockerfile, context), _BUILD_ENVIRONMENT) as process:
+                for _, data in process.read():
+                    log.feed(data)
+                    head.feed(data)
+                    watch(data)
+                    if self._stop.level:
+                        raise Stopped
+                    if time.monotonic() - started > limit:
+                        break
+                else:
+                    code = process.wait(END_LIMIT)
+        finally:
+            self._builder = _builder(head.text())
         words = log.text()
         kind, message = self._judge_build(code, words)
         if kind == "build_timeout":
@@ -1456,10 +1495,13 @@ class Docker:
         if code != 0:
             if not self._cli.answers():
                 raise EngineError(f"the docker engine was lost during the build. {_ENGINE_HINT}")
-            return "build", f"docker build failed: {shown(_last_words(log), 300)}"
+            words = _last_words(log)
+            if any(fault in words for fault in _ENGINE_FAULTS) and not _FAILED_RUN.search(words):
+                raise EngineError(f"the docker engine failed during the build: {shown(words, 300)}")
+            return "build", f"docker build failed: {shown(words, 300)}"
         self.image = self._inspect_image()
         if self.image is None:
-            return "build", (
+            raise EngineError(
                 "docker build succeeded, but the engine has no such image: the builder did not "
                 "load it (a docker-container builder needs `docker buildx use default`)"
             )
@@ -1510,19 +1552,38 @@ class Docker:
         with Process(self._run_command(name, script, nonce, extra, keep=keep), {}) as process:
             overrun = self._follow(process, marks, words, watch)
             code = None if overrun else process.wait(END_LIMIT)
+            if code is None and not overrun:
+                overrun = "end"
             marks.close()
             seconds = watch.seconds()
-            if code is None:  # first, since docker cannot remove what it still prints from
-                process.kill()
-        if code is None or (marks.proof(code) and not keep):
+            running = overrun in ("start", "end") and self._is_running(name)
+            if code is None:
+                self._end_early(process, name, begun=bool(marks.begins))
+        if marks.proof(code) and not keep:
             self._janitor.remove_container(name)
-        if not keep:
+        if code is not None and not keep:
             self._janitor.gone(name)
         if overrun == "stop":
             raise Stopped
-        if code is None and not overrun:
-            overrun = "end"
-        return Container(name, marks, output, words.text(), code, overrun, seconds)
+        return Container(name, marks, output, words.text(), code, overrun, running, seconds)
+
+    def _end_early(self, process: Process, name: str, *, begun: bool) -> None:
+        """End a container before its time, and the docker command that waits for it.
+
+        What docker is still making cannot be removed, so its command lives until it is there.
+        """
+        deadline = time.monotonic() + CREATE_LIMIT
+        while not begun and process.wait(0) is None and time.monotonic() < deadline:
+            if self._janitor.has_container(name):
+                break
+            time.sleep(TICK)
+        process.kill()  # before the container, since docker cannot remove what it still prints from
+        if begun or self._janitor.has_container(name):
+            self._janitor.remove_container(name)
+
+    def _is_running(self, name: str) -> bool:
+        answer = self._cli.ask("container", "inspect", "--format", "{{.State.Running}}", name)
+        return answer.stdout.strip() == "true"
 
     def _follow(self, process: Process, marks: Marks, words: Output, watch: Watch) -> str:
         """Read a container to its end; return "", the limit that was not kept, or "stop"."""
@@ -1554,9 +1615,11 @@ class Docker:
         if container.overrun == "check":
             why = f"no end within {timeout:g} s; the container was killed"
             return Run(TIMEOUT, why, output=output, seconds=seconds)
+        if container.running:
+            what = "did not begin the check" if container.overrun == "start" else "went on after its end"
+            return Run(FAILED, f"the image's /bin/sh was started, but {what} for {START_LIMIT:.0f} s")
         if container.overrun:
-            limit = START_LIMIT if container.overrun == "start" else END_LIMIT
-            raise EngineError(f"docker did not {container.overrun} the container within {limit:.0f} s")
+            raise EngineError(f"docker did not {container.overrun} the container within {START_LIMIT:.0f} s")
         amiss = container.marks.proof(container.code)
         if not amiss:
             return Run(FINISHED, "", container.code, container.output.found, output, seconds)
@@ -1593,7 +1656,11 @@ class Docker:
         if started:
             why = f"the image's /bin/sh ended without running the check (exit code {container.code})"
             return Run(FAILED, why, seconds=container.seconds)
-        return self._judge_refusal(container, words)
+        if container.code in (126, 127) and "/bin/sh" in words:
+            return Run(FAILED, f"the image has no usable /bin/sh: {words}")
+        if self._inspect_image() is None:
+            raise EngineError("the image that was built is gone from the engine")
+        return self._try_without_user(script, timeout, words)
 
     def _state(self, container: Container) -> tuple[bool, str]:
         """Return whether a container ever started, and docker's words where it did not."""
@@ -1604,17 +1671,27 @@ class Docker:
         words = str(state.get("Error") or "") or " ".join(lines) or container.words
         return started, shown(words.strip(), 400)
 
-    def _judge_refusal(self, container: Container, words: str) -> Run:
-        """Say whose fault it is that docker could not start a container."""
-        if container.code in (126, 127) and "/bin/sh" in words:
-            return Run(FAILED, f"the image has no usable /bin/sh: {words}")
-        if self._inspect_image() is None:
-            raise EngineError("the image that was built is gone from the engine")
-        if self.image and (self.image.user or self.image.workdir):
-            as_root = self._start(Script(":", ()), START_LIMIT, "--user=0", "--workdir=/")
-            if as_root.marks.begins:
+    def _try_without_user(self, script: Script, timeout: float, words: str) -> Run:
+        """Say whether docker refuses to start a container because of the image's USER or WORKDIR.
+
+        It is their fault if the container starts without them and then still does not with them.
+        """
+        given = {name for word in self._run_options for name in RUN_FLAGS.names(word)}
+        overrides = [word for name, word in self._overrides() if not given & {name, name[0]}]
+        if overrides:
+            probe = Script(":", (), (), script.looks_only)
+            if self._start(probe, START_LIMIT, *overrides).marks.begins:
+                container = self._start(script, timeout)
+                if container.marks.begins or container.overrun:
+                    return self._judge(container, timeout)
                 return Run(FAILED, f"the image's USER or WORKDIR cannot be used: {words}")
         raise EngineError(f"docker could not start the container: {words}")
+
+    def _overrides(self) -> Iterator[tuple[str, str]]:
+        if self.image and self.image.user:
+            yield "user", "--user=0"
+        if self.image and self.image.workdir:
+            yield "workdir", "--workdir=/"
 
 
 def no_engine(words: str) -> EngineError:
@@ -1678,24 +1755,37 @@ def _owner() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """Return when a process started, in ticks since boot; "" where none lives (proc(5))."""
+    """Return when a process started, in ticks since boot; "" where that cannot be told (proc(5))."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return ""
-    return "" if fields[0] in ("Z", "X") else fields[19]
+    return "ended" if fields[0] in ("Z", "X") else fields[19]
 
 
-def _is_dead(labels: Mapping[str, str], now: float) -> bool:
+def _is_gone(pid: int) -> bool:
+    """Whether there is no such process; one that only hides (proc(5), hidepid) is there."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _is_dead(labels: Mapping[str, str], clock: float) -> bool:
     """Tell whether the run that set these labels is over: by its process, else by its clock."""
     host, _, process = labels.get("owner", "").rpartition("]/")
     ours = _owner().rpartition("]/")[0]
     pid, _, started = process.partition("/")
     if ours and host == ours and pid.isdecimal():
-        return _start_time(int(pid)) != started
+        now_there = _start_time(int(pid))
+        if now_there or _is_gone(int(pid)):
+            return now_there != started
     expires = labels.get("expires", "")
-    return expires.isdecimal() and int(expires) < now
+    return expires.isdecimal() and int(expires) < clock
 
 
 # ---------------------------------------------------------------------------------------------

@@ -74,6 +74,8 @@ def strike(command):
             time.sleep(600)
         elif fault["do"] == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif fault["do"] == "delay":
+            time.sleep(fault["seconds"])
         elif fault["do"] == "lose":
             save(True, "lost.json")
         elif fault["do"] == "fail":

@@ -216,6 +216,33 @@ def test_a_signal_during_the_build(fake, arguments, report):
     assert report()["error"]["kind"] == "interrupted"
 
 
+def test_a_signal_while_docker_makes_a_container(fake, arguments):
+    """docker's answer comes after the signal; the container must not be left for that."""
+    fake.fault("run", "delay", seconds=2)
+    words = arguments(["FROM x"], ("run_command", {"command": "sleep 600"}))
+    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: fake.calls("run"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    time.sleep(2)  # for what docker would make now
+    assert process.returncode == 130
+    assert fake.left() == []
+
+
+def test_a_machine_that_slept_during_a_test_changes_no_verdict(fake, arguments, report):
+    words = arguments(
+        ["FROM x"], ("output_contains", {"command": "sleep 1; echo done", "contains": ["done"]})
+    )
+    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: os.listdir(fake.folder / "containers"))
+    process.send_signal(signal.SIGSTOP)
+    wait_for(lambda: not os.listdir(fake.folder / "containers"))
+    time.sleep(0.5)  # beyond any tick of the one who sleeps
+    process.send_signal(signal.SIGCONT)
+    process.communicate(timeout=30)
+    assert [row["status"] for row in report()["test_results"]] == ["passed"]
+
+
 def test_a_second_signal_leaves_clean_up_and_names_what_is_left(fake, arguments, report):
     fake.fault("image rm", "hang")
     words = arguments(["FROM x"], ("run_command", {"command": "sleep 600"}))

@@ -88,7 +88,7 @@ def test_a_build_that_takes_too_long(fake, evaluate):
 
 def test_a_build_whose_image_was_not_loaded(fake, evaluate):
     report = evaluate(["FROM x", "RUN NOLOAD"], TRUE)
-    assert report["error"]["kind"] == "build"
+    assert report["error"]["kind"] == "engine"
     assert "did not load it" in report["error"]["message"]
 
 
@@ -120,7 +120,7 @@ def test_a_container_that_docker_cannot_start_is_an_engine_fault(fake, evaluate)
 )
 def test_an_unusable_user_or_workdir_is_the_images_fault(fake, evaluate, config, status):
     fake.write("config", config)
-    for nth in (1, 2):
+    for nth in (1, 2, 4):
         fake.fault(
             "run",
             "fail",
@@ -132,7 +132,36 @@ def test_an_unusable_user_or_workdir_is_the_images_fault(fake, evaluate, config,
     row = report["test_results"][0]
     assert row["status"] == status
     assert "unable to find user nobody" in row["message"]
-    assert ("--user=0" in fake.calls("run")[-1]) == bool(config)
+    probes = [call for call in fake.calls("run") if {"--user=0", "--workdir=/"} & set(call)]
+    assert len(probes) == len(config)
+
+
+def test_a_start_that_fails_twice_by_chance_is_not_blamed_on_user_or_workdir(fake, evaluate):
+    fake.write("config", {"WorkingDir": "/app"})
+    for nth in (1, 2):
+        fake.fault(
+            "run", "fail", nth=nth, code=125, stderr="docker: Error response from daemon: exchange full."
+        )
+    assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
+
+
+def test_a_user_that_the_run_option_gave_is_not_the_images_fault(fake, evaluate):
+    fake.write("config", {"User": "app"})
+    fake.fault(
+        "run", "fail", code=125, stderr="docker: Error response from daemon: unable to find user nosuch."
+    )
+    row = evaluate(["FROM x"], TRUE, run_options=["--user=nosuch"])["test_results"][0]
+    assert (row["status"], "unable to find user nosuch" in row["message"]) == ("error", True)
+
+
+def test_a_probe_without_the_user_has_the_network_of_the_test(fake, evaluate):
+    fake.write("config", {"User": "app"})
+    fake.fault(
+        "run", "fail", code=125, stderr="docker: Error response from daemon: port is already allocated."
+    )
+    evaluate(["FROM x"], TRUE, LOOK)
+    probes = [call for call in fake.calls("run") if "--user=0" in call]
+    assert sorted("--network=none" in call for call in probes) == [False, True]
 
 
 def test_a_missing_shell_is_the_images_fault(fake, evaluate):
@@ -244,6 +273,17 @@ def test_what_a_live_run_made_is_left_alone(fake, evaluate):
     assert fake.left() == sorted(live)
 
 
+def test_a_live_run_whose_process_hides_is_left_alone(fake, evaluate, monkeypatch):
+    live = leave(fake, de._owner(), FUTURE, "00000000000a")
+    dead = leave(fake, here(2**22 + 1, 5), FUTURE, "00000000000b")
+    own = de._owner()
+    monkeypatch.setattr(de, "_owner", lambda: own)
+    monkeypatch.setattr(de, "_start_time", lambda pid: "")
+    evaluate(["FROM x"], TRUE)
+    assert fake.left() == sorted(live)
+    assert dead
+
+
 def test_labels_alone_make_nothing_ours(fake, evaluate):
     labels = {"io.dockerfile-evaluator.run": "00000000000a", "io.dockerfile-evaluator.expires": "1"}
     for name in ("somebodys", "dockerfile-evaluator-00000000000b-1"):
@@ -319,6 +359,9 @@ def test_a_users_network_replaces_ours(fake, evaluate):
                 "--tty",
                 "--cidfile=x",
                 "--help",
+                "--attach=stderr",
+                "-astderr",
+                "--restart=always",
             ]
         ),
         *(

@@ -7,6 +7,8 @@ import json
 import pytest
 from conftest import statuses
 
+import DockerfileEvaluator as de
+
 pytestmark = pytest.mark.usefixtures("buildkit", "clean_engine")
 
 DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
@@ -15,13 +17,12 @@ BASH = "RUN ln -sf bash /bin/sh"
 TRUE = ("run_command", {"command": "true"})
 FALSE = ("run_command", {"command": "false"})
 LOOK = ("files_exist", {"paths": ["/etc"]})  # a folder, and so a failure
-HOLDS = ("file_contains", {"path": "/etc/hostname-not-there", "contains": ["e"]})
+HOLDS = ("file_contains", {"path": "/etc/passwd", "contains": ["no such words"]})
 NO_COMMAND = ("command_exists", {"name": "no-such-command"})
 NO_VARIABLE = ("envvar_set", {"name": "NO_SUCH_VARIABLE"})
-LIES = (FALSE, LOOK, HOLDS, NO_COMMAND, NO_VARIABLE)
+LIES = (FALSE, HOLDS, NO_COMMAND, NO_VARIABLE)
 TRUTHS = (
     TRUE,
-    ("files_exist", {"paths": ["/etc/passwd"]}),
     ("dirs_exist", {"paths": ["/etc"]}),
     ("file_contains", {"path": "/etc/passwd", "contains": ["root:"]}),
     ("command_exists", {"name": "sh"}),
@@ -75,7 +76,7 @@ HONEST = {
 @pytest.mark.parametrize("name", sorted(HONEST))
 def test_what_must_change_no_verdict(evaluate, name):
     truths = [test for test in TRUTHS if not (name.startswith("no end") and test[0] == "command_exists")]
-    report = evaluate(HONEST[name], *truths, *LIES)
+    report = evaluate(HONEST[name], *truths, *LIES, jobs=2)
     expected = ["passed"] * len(truths) + ["failed"] * len(LIES)
     assert list(statuses(report).values()) == expected, [row["message"] for row in report["test_results"]]
     assert report["error"] is None
@@ -178,6 +179,28 @@ def test_a_shell_told_to_run_nothing_passes_nothing(evaluate):
     assert set(statuses(report).values()) == {"failed"}
 
 
+def test_a_shell_that_repeats_what_it_is_told_satisfies_no_needle(evaluate):
+    test = ("output_contains", {"command": "x=needle; true", "contains": ["needle"]})
+    report = evaluate([DEBIAN, BASH, "ENV SHELLOPTS=verbose"], test)
+    assert statuses(report) == {"output_contains_1": "failed"}
+
+
+def test_an_end_mark_that_was_forged_early_is_no_engine_fault(evaluate, monkeypatch):
+    monkeypatch.setattr(de, "START_LIMIT", 4.0)
+    monkeypatch.setattr(de, "END_LIMIT", 4.0)
+    row = evaluate([BUSYBOX], ("run_command", {"command": f'{NONCE}; echo "$n=E 0"; sleep 600'}))[
+        "test_results"
+    ][0]
+    assert (row["status"], "went on after its end" in row["message"]) == ("failed", True)
+
+
+def test_a_shell_that_only_waits_is_no_engine_fault(evaluate, monkeypatch):
+    monkeypatch.setattr(de, "START_LIMIT", 3.0)
+    report = evaluate([DEBIAN, program("/bin/sh", "#!/bin/bash", "exec sleep 600")], TRUE)
+    assert set(statuses(report).values()) == {"failed"}
+    assert "was started, but did not begin the check" in report["test_results"][0]["message"]
+
+
 def test_the_loaders_words_satisfy_no_needle_of_a_file(evaluate):
     tests = [("file_contains", {"path": "/etc/passwd", "contains": ["ERROR", "preload", "ld.so"]})]
     assert statuses(evaluate([DEBIAN, "ENV LD_PRELOAD=/no/such.so"], *tests)) == {"file_contains_1": "failed"}
@@ -209,6 +232,8 @@ COMMANDS = [
     ("exec >&- 2>&-; true", "passed", ""),
     ("exec </dev/null >/dev/null 2>&1; false", "failed", "exit code 1"),
     ("ulimit -n 3; true", "passed", ""),
+    ("trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5", "passed", ""),
+    ("trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5", "passed", ""),
 ]
 
 

@@ -32,7 +32,12 @@ class PrivateEngine:
 
     def start(self) -> None:
         self.forget_containerd()
+        # Namespaces of its own: a second dockerd would delete the first one's network bridge, and its
+        # mounts would outlive a kill.
         words = [
+            "unshare",
+            "--net",
+            "--mount",
             "dockerd",
             "--data-root",
             f"{self.folder}/data",
@@ -100,9 +105,9 @@ def on_the_private_engine(engine, private, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", private.host)
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
     for name, seconds in {
-        "CALL_LIMIT": 4.0,
-        "START_LIMIT": 10.0,
-        "END_LIMIT": 5.0,
+        "CALL_LIMIT": 3.0,
+        "START_LIMIT": 6.0,
+        "END_LIMIT": 4.0,
         "RETURN_LIMIT": 2.0,
     }.items():
         monkeypatch.setattr(de, name, seconds)
@@ -229,7 +234,7 @@ def test_restarted_before_clean_up(private, evaluate_with_harm):
 def test_frozen(private, evaluate_with_harm, moment):
     """A frozen engine says nothing to anybody; limits end every wait."""
     lines = ["FROM busybox:stable", *(["RUN sleep 600"] if moment == "in the build" else [])]
-    tests = (TRUE,) if moment == "cleaning up" else (TRUE, {**SLOW, "timeout": 5}, AFTER, LAST)
+    tests = (TRUE,) if moment == "cleaning up" else (TRUE, {**SLOW, "timeout": 4}, AFTER, LAST)
     harm = lambda: private.signal(signal.SIGSTOP)  # noqa: E731
     try:
         report, seconds = evaluate_with_harm(moment, harm, lines, tests, build_timeout=5.0)
