@@ -1286,12 +1286,14 @@ class Janitor:
         return tuple(word for key, value in pairs for word in ("--label", f"{LABEL}{key}={value}"))
 
     def new_name(self) -> str:
-        """Return a name for a container, which is from now on to be removed."""
+        """Return a name for a container."""
         with self._lock:
             self._count += 1
-            name = f"{REPOSITORY}-{self._run}-{self._count}"
-            self._live.add(name)
-        return name
+            return f"{REPOSITORY}-{self._run}-{self._count}"
+
+    def expect(self, name: str) -> None:
+        """Take note that docker is making a container, which is from now on to be removed."""
+        self._live.add(name)
 
     def has_container(self, name: str) -> bool:
         """Whether the engine has made the container yet, and not removed it."""
@@ -1495,10 +1497,10 @@ class Docker:
         if code != 0:
             if not self._cli.answers():
                 raise EngineError(f"the docker engine was lost during the build. {_ENGINE_HINT}")
-            words = _last_words(log)
-            if any(fault in words for fault in _ENGINE_FAULTS) and not _FAILED_RUN.search(words):
-                raise EngineError(f"the docker engine failed during the build: {shown(words, 300)}")
-            return "build", f"docker build failed: {shown(words, 300)}"
+            words = shown(_last_words(log), 300)
+            if _blames_the_engine(log):
+                raise EngineError(f"the docker engine failed during the build: {words}")
+            return "build", f"docker build failed: {words}"
         self.image = self._inspect_image()
         if self.image is None:
             raise EngineError(
@@ -1550,6 +1552,7 @@ class Docker:
         marks = Marks(nonce.encode(), output)
         watch = Watch(marks, timeout)
         with Process(self._run_command(name, script, nonce, extra, keep=keep), {}) as process:
+            self._janitor.expect(name)
             overrun = self._follow(process, marks, words, watch)
             code = None if overrun else process.wait(END_LIMIT)
             if code is None and not overrun:
@@ -1716,9 +1719,21 @@ _BUILD_VERDICT = re.compile(
 
 def _last_words(log: str) -> str:
     """Return the line of a build log that says why it failed: docker's, else the last."""
+    return (_verdicts(log) or [last_line(log) or "no output"])[-1]
+
+
+def _verdicts(log: str) -> list[str]:
+    """Return the lines at the end of a build log that read like docker's own."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    final = [line for line in lines[-20:] if _BUILD_VERDICT.match(line)]
-    return (final or lines or ["no output"])[-1]
+    return [line for line in lines[-20:] if _BUILD_VERDICT.match(line)]
+
+
+def _blames_the_engine(log: str) -> bool:
+    """Whether docker says at the end of a build log that it failed itself, and of no RUN that it did."""
+    lines = _verdicts(log)
+    if any(_FAILED_RUN.search(line) for line in lines):
+        return False
+    return any(fault in line for fault in _ENGINE_FAULTS for line in lines)
 
 
 def _context_hint(log: str, context: str) -> str:

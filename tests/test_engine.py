@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import os
 import shutil
@@ -303,3 +304,43 @@ def test_the_package_installs_and_its_script_runs(tmp_path):
         [str(tmp_path / "venv" / "bin" / "dockerfile-evaluator"), "--version"], stdout=subprocess.PIPE
     )
     assert done.stdout.decode() == f"DockerfileEvaluator {de.__version__}\n"
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize("builder", ["legacy", "buildkit"])
+def test_eight_at_once_and_somebody_elses_things(request, engine, tmp_path, rubric, builder):
+    """Half of the same Dockerfile, half of different ones, beside an image and a container that look like ours."""
+    request.getfixturevalue(builder)
+    labels = [
+        f"--label=io.dockerfile-evaluator.{key}={value}"
+        for key, value in (("run", "0" * 12), ("expires", "1"))
+    ]
+    docker("tag", "busybox:stable", "somebody:else")
+    docker("run", "--detach", "--name", "somebodys", *labels, "busybox:stable", "sleep", "600")
+    before = census()
+    tests = [
+        HELLO,
+        LOOK,
+        ("run_command", {"command": "false"}),
+        ("file_contains", {"path": "/n", "contains": ["n0"]}),
+    ]
+    path = rubric(*tests)
+    jobs = []
+    for at in range(8):
+        folder = tmp_path / f"n{at}"
+        folder.mkdir()
+        number = 0 if at % 2 else at
+        lines = ["FROM busybox:stable", "RUN touch /one", "RUN touch /two", f"RUN echo n{number} >/n"]
+        (folder / "Dockerfile").write_text("\n".join(lines) + "\n")
+        jobs.append((str(folder / "Dockerfile"), "failed" if number else "passed"))
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        reports = list(pool.map(lambda job: de.evaluate(job[0], "r", path), jobs))
+    for report, (_, last) in zip(reports, jobs):
+        assert report["error"] is None
+        assert list(statuses(report).values()) == ["passed", "passed", "failed", last]
+    after = census()
+    docker("rm", "--force", "somebodys")
+    docker("image", "rm", "somebody:else")
+    assert after == before

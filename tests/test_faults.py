@@ -77,6 +77,39 @@ def test_a_failed_build(fake, evaluate):
     assert report["test_results"][0]["message"].startswith("not run: docker build failed")
 
 
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("Error response from daemon: failed to create endpoint x on network bridge: no bridge", "engine"),
+        ("ERROR: failed to solve: write /var/lib/x: no space left on device", "engine"),
+        ("no space left on device", "build"),
+        (
+            'ERROR: failed to solve: process "/bin/sh -c echo no space left on device; false" did not complete',
+            "build",
+        ),
+        ("ERROR: no space left on device\nThe command '/bin/sh -c x' returned a non-zero code: 1", "build"),
+        ("The command '/bin/sh -c x' returned a non-zero code: 1\nERROR: no space left on device", "build"),
+        ("pull access denied for no-such-image", "build"),
+    ],
+)
+def test_what_docker_says_of_itself_is_no_failed_build(fake, evaluate, log, kind):
+    fake.fault("build", "fail", stderr=log)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == kind
+
+
+def test_an_argument_that_is_too_long_for_the_machine_is_an_engine_fault(fake, evaluate):
+    names = ["x" * 100_000] * 10
+    long = [("commands_exist", {"names": names})]
+    os.environ.update({f"BIG_{i}": "y" * 120_000 for i in range(12)})
+    try:
+        report = evaluate(["FROM x"], *long)
+    finally:
+        for i in range(12):
+            del os.environ[f"BIG_{i}"]
+    assert report["test_results"][0]["message"] == "'docker' cannot be started: Argument list too long"
+    assert "left on the engine" not in report["error"]["message"]
+
+
 def test_a_build_that_takes_too_long(fake, evaluate):
     report = evaluate(["FROM x", "RUN SLEEP"], TRUE, build_timeout=0.5)
     assert report["error"] == {
