@@ -946,6 +946,8 @@ RUN_FLAGS = Flags(
         ("pids-limit", "--pids-limit=4096"),
     ),
 )
+BUILD_ATTEMPTS = 3
+_LOST_LAYER = re.compile("^(Error response from daemon: )?No such image: sha256:[0-9a-f]{64}$")
 BUILD_FLAGS = Flags(
     ("tag", "file", "iidfile", "quiet", "output", "load", "push", "help"),
     {"t": "tag", "f": "file", "q": "quiet", "o": "output"},
@@ -1450,8 +1452,20 @@ class Docker:
     def build(self, dockerfile: str, context: str, limit: float, watch: Callable[[bytes], None]) -> Build:
         """Build the image; `watch` gets the log in pieces, `limit` is in seconds.
 
-        Raises EngineError where the engine is lost on the way, and Stopped.
+        With the legacy builder, the clean-up of another run of the same Dockerfile can take a
+        layer from under a build, which is then tried again. Raises EngineError where the engine
+        is lost on the way, and Stopped.
         """
+        started = time.monotonic()
+        for _ in range(BUILD_ATTEMPTS):
+            build = self._build(dockerfile, context, limit - (time.monotonic() - started), watch)
+            if build.kind != "build" or not _LOST_LAYER.search(_last_words(build.log)):
+                break
+        if build.kind == "build_timeout":
+            build = build._replace(message=f"the build took over {limit:g} s and was stopped")
+        return build._replace(seconds=time.monotonic() - started)
+
+    def _build(self, dockerfile: str, context: str, limit: float, watch: Callable[[bytes], None]) -> Build:
         started = time.monotonic()
         log, head = Output((), 0, KEPT_LOG), Output((), CHUNK, 0)
         code: int | None = None
@@ -1471,8 +1485,6 @@ class Docker:
             self._builder = _builder(head.text())
         words = log.text()
         kind, message = self._judge_build(code, words)
-        if kind == "build_timeout":
-            message = f"the build took over {limit:g} s and was stopped"
         hint = _context_hint(words, context) if kind == "build" else ""
         return Build(kind, message + hint, words, self._builder, time.monotonic() - started)
 

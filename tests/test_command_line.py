@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -288,3 +289,15 @@ except KeyboardInterrupt:
     assert (done.returncode, done.stdout, done.stderr) == (5, b"", b"")
     assert json.loads((tmp_path / "o.json").read_text())["error"]["kind"] == "interrupted"
     assert fake.left() == []
+
+
+def test_the_package_installs_and_its_script_runs(tmp_path):
+    """In an empty virtual environment; it needs the index of packages, as the tests themselves do."""
+    copy = tmp_path / "project"
+    shutil.copytree(str(PROJECT), str(copy), ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__"))
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    subprocess.run([str(tmp_path / "venv" / "bin" / "pip"), "install", "--quiet", str(copy)], check=True)
+    done = subprocess.run(
+        [str(tmp_path / "venv" / "bin" / "dockerfile-evaluator"), "--version"], stdout=subprocess.PIPE
+    )
+    assert done.stdout.decode() == f"DockerfileEvaluator {de.__version__}\n"

@@ -20,12 +20,12 @@ NAME_IN_USE = 'docker: Error response from daemon: Conflict. The container name 
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch):
     for name, seconds in {
-        "CALL_LIMIT": 1.0,
-        "START_LIMIT": 1.0,
-        "END_LIMIT": 1.0,
+        "CALL_LIMIT": 2.0,
+        "START_LIMIT": 2.0,
+        "END_LIMIT": 2.0,
         "KILL_LIMIT": 0.5,
-        "REMOVE_LIMIT": 2.0,
-        "RETURN_LIMIT": 2.0,
+        "REMOVE_LIMIT": 4.0,
+        "RETURN_LIMIT": 4.0,
     }.items():
         monkeypatch.setattr(de, name, seconds)
 
@@ -59,8 +59,8 @@ def test_an_engine_that_never_answers(fake, evaluate):
     fake.fault("*", "hang")
     started = time.monotonic()
     report = evaluate(["FROM x"], TRUE)
-    assert report["error"] == {"kind": "engine", "message": "docker version gave no answer within 1 s"}
-    assert time.monotonic() - started < 20
+    assert report["error"] == {"kind": "engine", "message": "docker version gave no answer within 2 s"}
+    assert time.monotonic() - started < 40
 
 
 def test_a_failed_build(fake, evaluate):
@@ -130,6 +130,16 @@ def test_an_engine_lost_during_the_build(fake, evaluate):
     report = evaluate(["FROM x"], TRUE)
     assert report["error"]["kind"] == "engine"
     assert statuses(report) == {"run_command_1": "not_run"}
+
+
+def test_a_layer_that_another_runs_clean_up_took_is_built_again(fake, evaluate):
+    words = f"Error response from daemon: No such image: sha256:{'0' * 64}"
+    fake.fault("build", "fail", nth=1, stderr=words)
+    report = evaluate(["FROM x"], TRUE)
+    assert (statuses(report), report["error"]) == ({"run_command_1": "passed"}, None)
+    fake.fault("build", "fail", stderr=words)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+    assert len(fake.calls("build")) == 2 + 3
 
 
 @pytest.mark.parametrize("fault", [{"code": 125, "stderr": NAME_IN_USE}, {"code": 1, "stderr": ""}])
@@ -223,7 +233,7 @@ def test_a_start_that_hangs_is_an_engine_fault(fake, evaluate):
     fake.fault("run", "hang", nth=1)
     report = evaluate(["FROM x"], TRUE, TRUE)
     assert list(statuses(report).values()) == ["error", "passed"]
-    assert report["test_results"][0]["message"] == "docker did not start the container within 1 s"
+    assert report["test_results"][0]["message"] == "docker did not start the container within 2 s"
     assert report["error"]["kind"] == "engine"
     assert fake.left() == []
 
@@ -234,7 +244,7 @@ def test_clean_up_that_hangs_is_bounded_and_named(fake, evaluate, on):
     slow = {"type": "run_command", "params": {"command": "sleep 60"}, "timeout": 0.3}
     started = time.monotonic()
     report = evaluate(["FROM x"], slow)
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
     assert report["error"]["kind"] == "engine"
     assert "dockerfile-evaluator" in report["error"]["message"]
 

@@ -76,7 +76,7 @@ def test_floods_and_bombs_in_tests(measured):
 def test_eight_floods_at_once(measured):
     flood = {
         "type": "run_command",
-        "params": {"command": "head -c 100000000 /dev/zero | tr '\\0' x"},
+        "params": {"command": "head -c 30000000 /dev/zero | tr '\\0' x"},
         "timeout": 120,
     }
     code, _, memory = measured(["FROM busybox:stable"], *[flood] * 8, more=["--jobs=8"])
