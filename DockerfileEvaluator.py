@@ -1422,6 +1422,7 @@ class Docker:
         self._run_options = tuple(run_options)
         self._labels: tuple[str, ...] = ()
         self._builder = ""
+        self._stages = 0
         self._unnamed: set[str] = set()
         self.tag = f"{REPOSITORY}:{run}"
         self.engine: Engine | None = None
@@ -1439,7 +1440,8 @@ class Docker:
 
     def __exit__(self, *exception: object) -> None:
         self._janitor.clean_up(self.tag)
-        if self._builder == "legacy" and not self.left:
+        # The last stage's layers went with our tag; those of a broken build or another stage did not.
+        if self._builder == "legacy" and (self.image is None or self._stages > 1) and not self.left:
             self._note_cached_layers()
 
     @property
@@ -1483,6 +1485,7 @@ class Docker:
                     code = process.wait(END_LIMIT)
         finally:
             self._builder = _builder(head.text())
+            self._stages = len(re.findall(r"^Step \d+/\d+ : FROM ", head.text(), re.MULTILINE))
         words = log.text()
         kind, message = self._judge_build(code, words)
         hint = _context_hint(words, context) if kind == "build" else ""

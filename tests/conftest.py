@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -130,7 +131,9 @@ def engine():
 
 @pytest.fixture(scope="session")
 def buildkit_program(engine, tmp_path_factory):
-    """Return a docker command line that builds with BuildKit."""
+    """Return a docker command line that builds with BuildKit, or with what there is if told so."""
+    if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
+        return shutil.which("docker")
     program = find_buildkit(tmp_path_factory.mktemp("try"))
     return program or pytest.fail("no docker command line here builds with BuildKit; Debian's docker.io does")
 

@@ -186,6 +186,19 @@ def test_a_failed_build_with_the_legacy_builder_counts_what_stays(legacy, engine
     assert census() == before
 
 
+def test_the_legacy_builders_other_stages_are_counted_too(legacy, engine, evaluate):
+    before = census()
+    lines = ["FROM busybox:stable AS other", f"RUN echo {os.urandom(8).hex()} >/x", "FROM busybox:stable"]
+    report = evaluate([*lines, "COPY --from=other /x /"], HELLO)
+    assert statuses(report) == {"output_contains_1": "passed"}
+    assert [warning.split(",")[0] for warning in report["warnings"]] == [
+        "cached layers: 1 new images without a name"
+    ]
+    for image in set(census()["images"]) - set(before["images"]):
+        docker("image", "rm", image)
+    assert census() == before
+
+
 @pytest.mark.parametrize("builder", ["legacy", "buildkit"])
 def test_a_missing_source_names_the_context(request, clean_engine, evaluate, builder, tmp_path):
     request.getfixturevalue(builder)
