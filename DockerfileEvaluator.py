@@ -1056,8 +1056,9 @@ class Output:
         room = self._head_limit - len(self._head)
         self._head += data[: max(room, 0)]
         self._tail += data[max(room, 0) :]
-        if len(self._tail) > self._tail_limit + CHUNK:
-            del self._tail[: -self._tail_limit]
+        excess = len(self._tail) - self._tail_limit
+        if excess > CHUNK:
+            del self._tail[:excess]
 
     @property
     def found(self) -> tuple[bool, ...]:

@@ -84,9 +84,10 @@ def test_eight_floods_at_once(measured):
     assert memory < 100
 
 
-@on_an_engine
 @pytest.mark.parametrize("more", [(), ("--verbose",)])
-def test_a_build_log_of_100_mb(measured, more):
+@pytest.mark.parametrize("builder", ["legacy", "buildkit"])  # of which only the first sends it all
+def test_a_build_log_of_100_mb(request, clean_engine, measured, builder, more):
+    request.getfixturevalue(builder)
     lines = ["FROM busybox:stable", "RUN yes some words that a build says | head -c 100000000"]
     code, report, memory = measured(lines, TRUE, more=more)
     assert code == 0

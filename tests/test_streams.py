@@ -77,6 +77,17 @@ def test_a_needle_as_long_as_many_pieces_is_found():
     assert output.found == (True,)
 
 
+@pytest.mark.parametrize(("head", "tail"), [(10, 0), (0, 15), (0, 0)])
+def test_what_is_not_kept_takes_no_memory(head, tail):
+    output = de.Output((), head, tail)
+    tracemalloc.start()
+    for _ in range(200):
+        output.feed(bytes(de.CHUNK))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * de.CHUNK
+
+
 def test_long_output_keeps_its_head_and_tail_in_flat_memory():
     output = de.Output([de.Needle.literal("at the very end")], head=10, tail=15)
     piece = bytes(de.CHUNK)
