@@ -2076,7 +2076,6 @@ def _sorted(tests: Sequence[Test], known: Mapping[str, Test]) -> list[Test]:
 
 def _circular(rest: Sequence[Test]) -> list[Test]:
     """Return the tests that stand in a circle, without those that only wait for one."""
-    reverse = [test._replace(requires=()) for test in rest]
     requirers: dict[str, list[str]] = collections.defaultdict(list)
     for test in rest:
         for name in test.requires:
