@@ -927,13 +927,19 @@ class Flags(NamedTuple):
                 break
         return names
 
-    def words(self, given: Sequence[str], extra: Sequence[tuple[str, str]] = ()) -> tuple[str, ...]:
-        """Return our defaults, less those that the user's own words replace, and these words."""
-        names = {name for word in given for name in self.names(word)}
+    def words(
+        self, given: Sequence[str], extra: Sequence[tuple[str, str]] = (), without: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Return our defaults, less those `without` or that the user's own words replace, and these words."""
+        names = {*without, *self.given(given)}
         if any(name.startswith("health-") for name in names):
             names.add("no-healthcheck")
         ours = (word for name, word in (*self.defaults, *extra) if name not in names)
         return (*ours, *given)
+
+    def given(self, words: Sequence[str]) -> set[str]:
+        """Return the long names of the flags that any of the words sets."""
+        return {name for word in words for name in self.names(word)}
 
 
 RUN_FLAGS = Flags(
@@ -944,9 +950,14 @@ RUN_FLAGS = Flags(
         ("log-driver", "--log-driver=none"),
         ("no-healthcheck", "--no-healthcheck"),
         ("pids-limit", "--pids-limit=4096"),
+        ("stop-timeout", "--stop-timeout=0"),  # podman's `rm --force` waits that long before it kills
     ),
 )
+# What crun says where it may not limit, as for a rootless podman (containers/crun#160).
+_NO_LIMITS = "cannot set limits"
 BUILD_ATTEMPTS = 3
+_LAYER_KEEPERS = ("legacy", "buildah")  # builders whose cache is images without a name
+_FROM_STEP = r"^(?:Step \d+/\d+ |(?:\[\d+/\d+\] )?STEP \d+/\d+): FROM "
 _LOST_LAYER = re.compile("^(Error response from daemon: )?No such image: sha256:[0-9a-f]{64}$")
 BUILD_FLAGS = Flags(
     ("tag", "file", "iidfile", "quiet", "output", "load", "push", "help"),
@@ -1425,6 +1436,8 @@ class Docker:
         self._builder = ""
         self._stages = 0
         self._unnamed: set[str] = set()
+        self._left_out: tuple[str, ...] = ()  # of our defaults for `docker run`
+        self._lock = threading.Lock()
         self.tag = f"{REPOSITORY}:{run}"
         self.engine: Engine | None = None
         self.image: Image | None = None
@@ -1442,7 +1455,7 @@ class Docker:
     def __exit__(self, *exception: object) -> None:
         self._janitor.clean_up(self.tag)
         # The last stage's layers went with our tag; those of a broken build or another stage did not.
-        if self._builder == "legacy" and (self.image is None or self._stages > 1) and not self.left:
+        if self._builder in _LAYER_KEEPERS and (self.image is None or self._stages > 1) and not self.left:
             self._note_cached_layers()
 
     @property
@@ -1486,7 +1499,7 @@ class Docker:
                     code = process.wait(END_LIMIT)
         finally:
             self._builder = _builder(head.text())
-            self._stages = len(re.findall(r"^Step \d+/\d+ : FROM ", head.text(), re.MULTILINE))
+            self._stages = len(re.findall(_FROM_STEP, head.text(), re.MULTILINE))
         words = log.text()
         kind, message = self._judge_build(code, words)
         hint = _context_hint(words, context) if kind == "build" else ""
@@ -1536,12 +1549,12 @@ class Docker:
         return Image(int(facts.get("Size") or 0), user, workdir, environment)
 
     def _note_cached_layers(self) -> None:
-        """Tell of the legacy builder's remains; whose they are cannot be told, so they stay."""
+        """Tell of the builder's remains; whose they are cannot be told, so they stay."""
         count = len(self._janitor.unnamed_images() - self._unnamed)
         if count:
             self.notes.append(
-                f"cached layers: {count} new images without a name, which the legacy builder keeps "
-                "as its cache; `docker image prune` removes all such images of the engine"
+                f"cached layers: {count} new images without a name, which the builder keeps as its cache "
+                "(`docker image prune` removes all such images of the engine)"
             )
 
     # The containers
@@ -1624,7 +1637,8 @@ class Docker:
         An option that lacks its value swallows that word, and docker then finds no image where
         it looks for one, before anything is made.
         """
-        options = RUN_FLAGS.words(self._run_options, _NO_NETWORK if script.looks_only else ())
+        network = _NO_NETWORK if script.looks_only else ()
+        options = RUN_FLAGS.words(self._run_options, network, self._left_out)
         ours = ("--name", name, "--entrypoint", "/bin/sh", *(() if keep else ("--rm",)))
         shell = ("-c", _WRAPPER.format(text=script.text), "/bin/sh", nonce, *script.arguments)
         return (self._cli.program, "run", *ours, *options, *extra, *self._labels, self.tag, *shell)
@@ -1665,6 +1679,7 @@ class Docker:
         This one is kept when it ends, since only the engine can say whether it ever started:
         what stood on stderr may be an image's forgery.
         """
+        left_out = self._left_out
         container = self._start(script, timeout, keep=True)
         try:
             if container.marks.begins or container.overrun:
@@ -1677,9 +1692,21 @@ class Docker:
             return Run(FAILED, why, seconds=container.seconds)
         if container.code in (126, 127) and "/bin/sh" in words:
             return Run(FAILED, f"the image has no usable /bin/sh: {words}")
+        if _NO_LIMITS in words and not left_out and self._leave_out_limit(words):
+            return self.run(script, timeout)
         if self._inspect_image() is None:
             raise EngineError("the image that was built is gone from the engine")
         return self._try_without_user(script, timeout, words)
+
+    def _leave_out_limit(self, words: str) -> bool:
+        """Do without our limit of processes from now on, and note it; False if it is the user's limit."""
+        if "pids-limit" in RUN_FLAGS.given(self._run_options):
+            return False
+        with self._lock:
+            if not self._left_out:
+                self._left_out = ("pids-limit",)
+                self.notes.append(f"pids limit: left out, since the engine can set none ({words})")
+        return True
 
     def _state(self, container: Container) -> tuple[bool, str]:
         """Return whether a container ever started, and docker's words where it did not."""
@@ -1695,7 +1722,7 @@ class Docker:
 
         It is their fault if the container starts without them and then still does not with them.
         """
-        given = {name for word in self._run_options for name in RUN_FLAGS.names(word)}
+        given = RUN_FLAGS.given(self._run_options)
         overrides = [word for name, word in self._overrides() if not given & {name, name[0]}]
         if overrides:
             probe = Script(":", (), (), script.looks_only)
@@ -1769,7 +1796,7 @@ def _builder(log: str) -> str:
             return "buildkit"
         if re.match(r"(Sending build context to Docker daemon|Step 1/\d+ :)", line):
             return "legacy"
-        if re.match(r"STEP 1(/\d+)?:", line):
+        if re.match(r"(\[1/\d+\] )?STEP 1/\d+:", line):
             return "buildah"
     return "unknown"
 
@@ -2612,7 +2639,7 @@ class Screen(Observer):
 
     def _build_line(self, line: str, size: int) -> None:
         self._log_size += size
-        if re.match(r"(Step \d+/\d+ :|STEP \d+(/\d+)?:|#\d+ \[)", line):
+        if re.match(r"(Step \d+/\d+ :|(\[\d+/\d+\] )?STEP \d+/\d+:|#\d+ \[)", line):
             with self._lock:
                 self._step = shown(line, 60)
         if self._verbose and self._log_size <= VERBOSE_LOG:

@@ -43,7 +43,8 @@ def find_buildkit(folder: Path) -> str:
         if os.access(candidate, os.X_OK):
             words = [candidate, "build", "--force-rm", "--tag", "buildkit-tried", str(folder)]
             tried = subprocess.run(words, env=environment, capture_output=True)
-            if tried.returncode == 0 and b"#1 " in tried.stderr:
+            if tried.returncode == 0:
                 docker("image", "rm", "buildkit-tried")
+            if tried.returncode == 0 and b"#1 " in tried.stderr:
                 return candidate
     return ""

@@ -4,7 +4,8 @@ It proves nothing about docker; it lets the tests fail it, hang it or kill it at
 run the real check scripts without an engine. FAKE_DOCKER names its folder:
 
     calls.jsonl       the arguments of every call, a line each
-    faults.json       what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}]
+    faults.json       what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
+                      "given": WORD only where the call holds it
     environment.json  what a container's environment holds, beside PATH
     images/ containers/
 """
@@ -69,6 +70,8 @@ def strike(command):
     nth = sum(1 for call in calls if name_of(call) == command)
     for fault in load("faults.json", default=[]):
         if fault["on"] not in (command, "*") or fault.get("nth", nth) != nth or nth < fault.get("from", 0):
+            continue
+        if fault.get("given", calls[-1][0]) not in calls[-1]:
             continue
         if fault["do"] == "hang":
             time.sleep(600)

@@ -207,6 +207,26 @@ def test_a_probe_without_the_user_has_the_network_of_the_test(fake, evaluate):
     assert sorted("--network=none" in call for call in probes) == [False, True]
 
 
+NO_LIMITS = {"code": 126, "stderr": "Error: crun: cannot set limits without cgroups: OCI runtime error"}
+
+
+def test_an_engine_that_cannot_limit_processes_does_without_and_the_report_says_so(fake, evaluate):
+    fake.fault("run", "fail", given="--pids-limit=4096", **NO_LIMITS)
+    report = evaluate(["FROM x"], LOOK, LOOK, TRUE, TRUE)
+    assert (report["summary"]["passed_tests"], report["error"]) == (4, None)
+    assert report["warnings"] == [
+        f"pids limit: left out, since the engine can set none ({NO_LIMITS['stderr']})"
+    ]
+    assert "--pids-limit=4096" not in fake.calls("run")[-1]
+
+
+def test_a_limit_that_the_user_gave_is_not_left_out(fake, evaluate):
+    fake.fault("run", "fail", given="--pids-limit=4096", **NO_LIMITS)
+    report = evaluate(["FROM x"], TRUE, run_options=["--pids-limit=4096"])
+    assert report["test_results"][0]["status"] == "error"
+    assert "cannot set limits without cgroups" in report["error"]["message"]
+
+
 def test_a_missing_shell_is_the_images_fault(fake, evaluate):
     words = 'docker: Error response from daemon: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown.'
     fake.fault("run", "fail", code=127, stderr=words)
