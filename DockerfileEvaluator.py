@@ -29,9 +29,11 @@ import collections
 import contextlib
 import datetime
 import hashlib
+import itertools
 import json
 import math
 import os
+import posixpath
 import re
 import selectors
 import signal
@@ -145,6 +147,17 @@ class Verdict(NamedTuple):
 
     status: str
     message: str
+
+
+class Finding(NamedTuple):
+    """What somebody should know: a short name, the place, and a sentence that says what happens."""
+
+    name: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.place}: {self.text}"
 
 
 class Build(NamedTuple):
@@ -367,8 +380,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_exit_code(value: Any) -> bool:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value == "any" if isinstance(value, str) else whole and 0 <= value <= HIGHEST_EXIT_CODE
+    """Whether this is "any" or a whole number that fits; 1.0 is whole, as JSON Schema has it."""
+    return value == "any" or (_is_number(value) and 0 <= value <= HIGHEST_EXIT_CODE and value == int(value))
 
 
 class Test(NamedTuple):
@@ -384,12 +397,12 @@ class Test(NamedTuple):
 
 
 class Rubric(NamedTuple):
-    """The tests of one rubric file, in its order, and what is odd about them."""
+    """The tests of one rubric file, in its order; `repo` is "" where it names none."""
 
     path: str
     sha256: str
+    repo: str
     tests: tuple[Test, ...]
-    warnings: tuple[str, ...]
 
 
 def load_rubric(path: str, kinds: Mapping[str, Callable[[Fields], Check]]) -> Rubric:
@@ -400,13 +413,13 @@ def load_rubric(path: str, kinds: Mapping[str, Callable[[Fields], Check]]) -> Ru
     data = _read_bytes(path)
     faults: list[str] = []
     top = Fields(_parse_json(path, data), "", faults)
-    warnings = [] if top.text("repo", None) else ["rubric: no 'repo' at the top level"]
+    repo = top.text("repo", None)
     items = top.get("tests", REQUIRED, "a list of tests that is not empty", _is_filled_list)
     tests = [] if items is REQUIRED else _tests(items, kinds, faults)
     top.close()
     if faults:
         raise RubricError("\n".join(f"{path}: {fault}" for fault in faults))
-    return Rubric(path, hashlib.sha256(data).hexdigest(), tuple(tests), tuple(warnings))
+    return Rubric(path, hashlib.sha256(data).hexdigest(), repo, tuple(tests))
 
 
 def _read_bytes(path: str) -> bytes:
@@ -572,8 +585,301 @@ _READING = {
 }
 
 
+# What a command does, read as a shell would: not run, so that a guess is only ever a warning.
+
+SHORT_NEEDLE = 2  # characters
+SHORT_TIMEOUT = 1.0  # seconds
+LONGEST_READ = 8 * 1024  # characters of a command
+
+_UNQUOTED = re.compile(
+    r"""\\. | '[^']*' | \$?\( | [)`"] | (?:(?<=\s)|^)\#[^\n]* | \$\{[^}]*\} | [<>]&|&>
+    | (?P<operator>&&|\|\||[;|&\n])""",
+    re.DOTALL | re.VERBOSE,
+)
+_QUOTED = re.compile(r'\\.|\$\(|[`"]', re.DOTALL)
+_CLOSERS = {'"': '"', "`": "`", "(": ")", "$(": ")"}
+_HERE_DOCUMENT = re.compile(r"(<<-?\s*(['\"]?)(\w+)\2[^\n]*\n)(?:.*?\n)?\t*\3(?=\n|$)", re.DOTALL)
+_OPENS = re.compile(r"\s*(?:(?:then|do|else|elif|!)\s+)*(?:if|for|while|until|case|\{)(?=\s|$)")
+_CLOSES = re.compile(r"\s*(?:fi|done|esac|\})(?=[\s)]|$)")
+_IN_PARENTHESES = re.compile(r"[({]\s*(.*?)[\s;]*[)}]\s*(?:\d*[<>].*)?", re.DOTALL)
+_WRAPPERS = re.compile(
+    r"(?:\s*(?:[A-Za-z_]\w*=(?:'[^']*'|\"[^\"]*\"|[^\s'\"])*|!|timeout(?:\s+-\S+)*\s+\S+|env|exec|sudo|time)(?=\s))*\s*"
+)
+_A_SHELL = re.compile(r"(?:/\w+)*/?(?:ba|da|z|k)?sh")
+
+
+class Step(NamedTuple):
+    """One command of a list, and the operator before it: "", &&, ||, |, & or ; (a new line, too)."""
+
+    operator: str
+    text: str
+
+
+def _steps(command: str) -> list[Step]:
+    """Split a list of commands where no quote, parenthesis or compound command is open."""
+    if len(command) > LONGEST_READ:
+        return [Step("", command)]
+    command = _HERE_DOCUMENT.sub(r"\1", command)
+    steps, closers, start, at, operator = [], [""], 0, 0, ""
+    while True:
+        token = (_QUOTED if closers[-1] == '"' else _UNQUOTED).search(command, at)
+        if token is None:
+            break
+        at = token.end()
+        if token[0] == closers[-1]:
+            closers.pop()
+        elif token[0] in _CLOSERS:
+            closers.append(_CLOSERS[token[0]])
+        elif len(closers) == 1 and token.groupdict().get("operator"):
+            steps.append(Step(operator, command[start : token.start()]))
+            operator, start = token[0].replace("\n", ";"), at
+    return _whole([*steps, Step(operator, command[start:])])
+
+
+def _whole(steps: Sequence[Step]) -> list[Step]:
+    """Join the steps of each compound command (if … fi) to one, and leave out empty ones."""
+    whole: list[Step] = []
+    depth = 0
+    for step in steps:
+        if depth > 0:
+            whole[-1] = Step(whole[-1].operator, f"{whole[-1].text}{step.operator} {step.text}")
+        elif step.text.strip() or step.operator == "&":
+            whole.append(Step(step.operator, step.text.strip()))
+        depth += bool(_OPENS.match(step.text)) - bool(depth and _CLOSES.match(step.text))
+    return whole
+
+
+def _simple(text: str) -> str:
+    """Return a command without what only wraps it: NAME=value, timeout, env, sudo."""
+    return _WRAPPERS.sub("", text, 1)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a simple command, without quotes; none where they are not closed."""
+    import shlex
+
+    try:
+        return shlex.split(_simple(text), comments=True)
+    except ValueError:
+        return []
+
+
+def _inner(text: str) -> str | None:
+    """Return the list that a command only hands on to a shell: ( … ), { … } or sh -c '…'."""
+    parentheses = _IN_PARENTHESES.fullmatch(text)
+    if parentheses:
+        return parentheses[1]
+    words = _words(text)
+    if words and _A_SHELL.fullmatch(words[0]):
+        for at, word in enumerate(words[1:-1], 1):
+            if re.fullmatch("-[a-z]*c", word):
+                return words[at + 1]
+    return None
+
+
+def _programs(command: str) -> Iterator[list[str]]:
+    """Yield the words of each simple command in a list, also in parentheses and inner shells."""
+    for step in _steps(command):
+        inner = _inner(step.text)
+        if inner is not None:
+            yield from _programs(inner)
+        else:
+            yield _words(step.text) or [""]
+
+
+_NO_FAILURE = re.compile(r"(?:true|:|exit 0|(?:echo|printf)\b[^<>]*)(?:\s*\d*[<>].*)?", re.DOTALL)
+_NO_FAILURE_AFTER_OR = re.compile(rf"{_NO_FAILURE.pattern}|rm\b.*", re.DOTALL)
+_FILTER = re.compile(
+    r"(?:head|tail|wc|cut|tee|cat|sort|uniq|tr|nl|fold|column|less|more)\b|sed\b(?!.*q)|awk\b(?!.*exit)|true$",
+    re.DOTALL,
+)
+_CAN_STOP = re.compile(r"\bset -\w*e|\bexit\s+[1-9$]")
+
+
+_BUILTINS = {
+    "",
+    "echo",
+    "cd",
+    "test",
+    "[",
+    "printf",
+    "export",
+    "true",
+    "false",
+    ":",
+    "set",
+    "exit",
+    "command",
+}
+
+
+class Pipeline(NamedTuple):
+    """What stands between two operators of a list, split at its pipes; and the operator before it."""
+
+    operator: str
+    parts: tuple[str, ...]
+
+
+class Ending(NamedTuple):
+    """The end of a command that decides its exit code alone, and the part whose failure it hides."""
+
+    text: str
+    hides: str
+
+
+def _last_list(command: str) -> tuple[str, list[Pipeline]]:
+    """Return what stands before the last ; & or line of a command, and the pipelines after it."""
+    before: list[str] = []
+    last: list[Pipeline] = []
+    for operator, text in _steps(command):
+        if operator == "|" and last:
+            last[-1] = Pipeline(last[-1].operator, (*last[-1].parts, text))
+        elif operator in ("&&", "||") and last:
+            last.append(Pipeline(operator, (text,)))
+        else:
+            before += [" | ".join(pipeline.parts) for pipeline in last]
+            last = [Pipeline(operator, (text,))]
+    return "; ".join(before), last
+
+
+def _sure_success(command: str) -> Ending | None:
+    """Return the ending that makes the exit code 0 whatever else happens."""
+    before, last = _last_list(command)
+    if not last or _CAN_STOP.search(before):
+        return None
+    decisive = last[max(at for at, pipeline in enumerate(last) if at == 0 or pipeline.operator == "&&") :]
+    for first, second in zip(decisive, decisive[1:]):
+        if len(second.parts) == 1 and _NO_FAILURE_AFTER_OR.fullmatch(second.parts[0]):
+            return Ending(f"|| {second.parts[0]}", " | ".join(first.parts))
+    if len(last) > 1 or len(last[0].parts) > 1:
+        return None
+    operator, (text,) = last[0]
+    if _NO_FAILURE.fullmatch(text) or (operator, text) == ("&", ""):
+        return Ending(text or "&", before)
+    inner = _inner(text)
+    return _sure_success(inner) if inner is not None else None
+
+
+def _hiding_pipes(command: str) -> Iterator[Ending]:
+    """Yield each pipe at a command's end whose last part succeeds whatever the others do."""
+    if "pipefail" in command:
+        return
+    for _, parts in _last_list(command)[1]:
+        sources = [part for part in parts[:-1] if not _NO_FAILURE.fullmatch(part)]
+        inner = _inner(parts[0])
+        if sources and _FILTER.match(_simple(parts[-1])):
+            yield Ending(f"| {parts[-1]}", " | ".join(parts[:-1]))
+        elif inner is not None and len(parts) == 1:
+            yield from _hiding_pipes(inner)
+
+
+# What a command leaves in its container: the named group holds it, or what follows the pattern.
+SHORT_NEEDLE = 2  # characters
+SHORT_TIMEOUT = 1.0  # seconds
+_BUILTINS = {
+    "echo",
+    "cd",
+    "test",
+    "[",
+    "printf",
+    "export",
+    "true",
+    "false",
+    ":",
+    "set",
+    "exit",
+    "command",
+    "",
+}
+
+_MAKERS = (
+    (re.compile(r"(?:mkdir|touch|tee)(?: -\S+)* (?P<paths>.+)"), ""),
+    (
+        re.compile(r"(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|rustc|go build|curl|ld)\b.* -o (?P<paths>\S+).*"),
+        "",
+    ),
+    (re.compile(r"wget\b.* -O ?(?P<paths>\S+).*"), ""),
+    (re.compile(r"javac\b.* -d (?P<paths>\S+).*"), ""),
+    (re.compile(r"git clone\b.*[ /](?P<paths>[^-/ ][^/ ]*?)(?:\.git)?"), ""),
+    (re.compile(r"(?:\S+ -m venv|virtualenv)(?: -\S+)* (?P<paths>\S+)"), ""),
+    (re.compile(r"cmake\b.* -B ?(?P<paths>\S+).*"), ""),
+    (re.compile(r"(?:npm|pnpm|yarn)(?: install| ci| i)?(?: -\S+)*"), "node_modules"),
+    (re.compile(r"cargo build\b.*"), "target"),
+    (re.compile(r"mvn\b.* (?:compile|package|verify|install)\b.*"), "target"),
+    (re.compile(r"(?:pip3?|\S+ -m pip) install(?P<names>(?: [\w.-]+)+)"), ""),
+    (
+        re.compile(
+            r"(?:npm install -g|npm i -g|cargo install|apt-get install(?: -y)?)(?P<names>(?: [\w.-]+)+)"
+        ),
+        "",
+    ),
+)
+_NODE_USER = re.compile(r"(?:npm|pnpm|yarn) (?:run|test|start|exec)\b|npx ")
+_REDIRECTION = re.compile(r"\d*>{1,2}\|?(?P<target>.*)")
+
+
+def _located(command: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the words of each simple command with the folder in which it runs, "" for the WORKDIR."""
+    folder = ""
+    for words in _programs(command):
+        yield folder, words
+        if words[0] == "cd" and len(words) > 1:
+            folder = posixpath.join(folder, words[1])
+
+
+def _made(command: str) -> Iterator[str]:
+    """Yield the paths, and as `command NAME` the commands, that a command makes."""
+    for folder, words in _located(command):
+        targets = _written(words)
+        for pattern, product in _MAKERS:
+            match = pattern.fullmatch(" ".join(words))
+            found = match.groupdict() if match else {}
+            targets += [product] if match and product else []
+            targets += (found.get("paths") or "").split()
+            yield from (f"command {name}" for name in (found.get("names") or "").split() if name[0] != "-")
+        for target in targets:
+            if not re.search(r"[$*&`]|^-|^/dev/|^/tmp/?$", target):
+                yield posixpath.normpath(posixpath.join(folder, target))
+
+
+def _written(words: Sequence[str]) -> list[str]:
+    """Return the files into which the output of a simple command goes."""
+    targets = []
+    for word, following in zip(words, [*words[1:], ""]):
+        match = _REDIRECTION.fullmatch(word)
+        if match:
+            targets.append(match["target"] or following)
+    return [target for target in targets if target]
+
+
+def _used(command: str) -> Iterator[str]:
+    """Yield the paths, with the folders above them, and as `command NAME` the commands that one names."""
+    for folder, words in _located(command):
+        yield f"command {words[0]}"
+        if _NODE_USER.match(" ".join(words)):
+            yield posixpath.join(folder, "node_modules")
+        yield from (f"command {word}" for flag, word in zip(words, words[1:]) if flag == "-m")
+        for word in words:
+            yield from _with_parents(posixpath.join(folder, word))
+
+
+def _with_parents(path: str) -> Iterator[str]:
+    path = posixpath.normpath(path)
+    while path not in ("", "/", "."):
+        yield path
+        path = posixpath.dirname(path)
+
+
 class Check:
-    """What one test asks. `params` is read in `__init__`, which thereby is the type's schema."""
+    """What one test asks. `params` is read in `__init__`, which thereby is the type's schema.
+
+    `looks_only` says that it runs no command of the rubric's. `makes` and `uses` are the paths, and
+    as `command NAME` the commands, that it leaves in its container and that it asks for.
+    """
+
+    looks_only = True
+    makes: frozenset[str] = frozenset()
+    uses: frozenset[str] = frozenset()
 
     def __init__(self, params: Fields) -> None:
         raise NotImplementedError
@@ -585,6 +891,10 @@ class Check:
     def judge(self, run: Run) -> Verdict:
         """Say what a finished run means."""
         raise NotImplementedError
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what may mean nothing, or something else than it seems; places are below params."""
+        return iter(())
 
 
 CHECKS: dict[str, type[Check]] = {}
@@ -607,6 +917,7 @@ class CommandsExist(Check):
 
     def __init__(self, params: Fields) -> None:
         self.names = params.texts("names")
+        self.uses = frozenset(f"command {name}" for name in self.names)
 
     def script(self) -> Script:
         """Ask `command -v` for each; print where it is, or the place in the list of one missing."""
@@ -628,6 +939,7 @@ class CommandExists(CommandsExist):
 
     def __init__(self, params: Fields) -> None:
         self.names = (params.text("name"),)
+        self.uses = frozenset([f"command {self.names[0]}"])
 
 
 @register("envvar_set")
@@ -657,6 +969,12 @@ class EnvvarSet(Check):
             return Verdict(PASSED, f"{self.name} is set")
         return Verdict(FAILED, f"{self.name} is {'set, but empty' if run.found[1] else 'not set'}")
 
+    def findings(self) -> Iterator[Finding]:
+        """Warn of variables that docker sets."""
+        if self.name in ("PATH", "HOME", "HOSTNAME"):
+            text = f"docker itself sets {self.name} in every container, so this passes on any image"
+            yield Finding("set-by-docker", "name", f"{text}; ask for what the image should have put there")
+
 
 @register("files_exist")
 class FilesExist(Check):
@@ -667,6 +985,7 @@ class FilesExist(Check):
 
     def __init__(self, params: Fields) -> None:
         self.paths = params.texts("paths")
+        self.uses = frozenset(parent for path in self.paths for parent in _with_parents(path))
 
     def script(self) -> Script:
         """Test each path; say of one that is none what it is."""
@@ -679,6 +998,11 @@ class FilesExist(Check):
             count = len(self.paths)
             return Verdict(PASSED, f"{count} {self._WANTED}{'s' if count > 1 else ''} found")
         return Verdict(FAILED, "; ".join(self._faults(notes)) or "the paths could not be tested")
+
+    def findings(self) -> Iterator[Finding]:
+        """Warn of paths that look as if a shell were to expand them."""
+        for at, path in enumerate(self.paths):
+            yield from _literal_path(f"paths[{at}]", path)
 
     def _faults(self, notes: list[tuple[str, str]]) -> Iterator[str]:
         words = {
@@ -718,6 +1042,13 @@ class Contents:
         """Return one needle for each string."""
         return tuple(Needle.literal(text) for text in self.texts)
 
+    def findings(self) -> Iterator[Finding]:
+        """Warn of strings that are short enough to stand anywhere."""
+        short = [text for text in self.texts if len(text) <= SHORT_NEEDLE]
+        if short:
+            what = f"{listed(short)}: so short a string is in many texts ('8' in '17.0.18')"
+            yield Finding("short-needle", "contains", f"{what}; write more of what is meant")
+
     def judge(self, found: Sequence[bool], holder: str) -> Verdict:
         """Say what `holder` holds of them, or lacks."""
         held = [text for text, here in zip(self.texts, found) if here]
@@ -736,6 +1067,7 @@ class FileContains(Check):
     def __init__(self, params: Fields) -> None:
         self.path = params.text("path")
         self.contents = Contents(params)
+        self.uses = frozenset(_with_parents(self.path))
 
     def script(self) -> Script:
         """Hand the file's content to the host, which does the matching."""
@@ -748,21 +1080,30 @@ class FileContains(Check):
             return Verdict(FAILED, f"{shown(self.path, 80)}: {why}")
         return self.contents.judge(run.found, shown(self.path, 80))
 
+    def findings(self) -> Iterator[Finding]:
+        """Warn of a path that looks as if a shell were to expand it, and of short strings."""
+        yield from _literal_path("path", self.path)
+        yield from self.contents.findings()
+
 
 @register("run_command")
 class RunCommand(Check):
     """A command ends with the expected exit code."""
 
+    looks_only = False
+
     def __init__(self, params: Fields) -> None:
         self.command = params.text("command")
         self.expected = params.exit_code("exit_code")
         self.shell = params.text("shell", "/bin/sh")
+        self.makes = frozenset(_made(self.command))
+        self.uses = frozenset(_used(self.command))
 
     def script(self) -> Script:
         """Run the command in a shell of its own, so that nothing in it can skip the end mark."""
         # A shell takes a first word that begins like an option for one, even after its -c.
         command = f" {self.command}" if self.command[:1] in ("-", "+") else self.command
-        return Script(_RUN_COMMAND, (command, self.shell), (), looks_only=False)
+        return Script(_RUN_COMMAND, (command, self.shell), (), looks_only=self.looks_only)
 
     def judge(self, run: Run) -> Verdict:
         """Pass on the expected exit code."""
@@ -773,10 +1114,44 @@ class RunCommand(Check):
         wanted = f", expected {self.expected}" if self.expected else ""
         return Verdict(FAILED, f"exit code {run.status}{wanted}{_meaning(run)}")
 
+    def findings(self) -> Iterator[Finding]:
+        """Warn of exit codes that say nothing, and of an echo on which shells differ."""
+        sure = _sure_success(self.command)
+        if sure and self.expected is not None and (sure.hides or not self._reads_output):
+            yield Finding("cannot-fail", "command", self._says_of_success(sure))
+        elif self.expected is None and not self._reads_output:
+            yield Finding("cannot-fail", "exit_code", "'any' lets every exit code pass; name one")
+        elif not sure and self.expected is not None:
+            yield from map(self._says_of_pipe, itertools.islice(_hiding_pipes(self.command), 1))
+        if self.shell == "/bin/sh":
+            yield from _echoes(self.command)
+
+    _reads_output = False
+
+    def _says_of_success(self, sure: Ending) -> str:
+        ending = (
+            f"ends in '{shown(sure.text, 60)}'" if sure.hides else f"'{shown(sure.text, 60)}' tests nothing"
+        )
+        if self.expected:
+            return f"{ending}: the exit code is always 0, never {self.expected}, so this cannot pass"
+        if self._reads_output:
+            says = "the exit code is always 0, and only the strings decide; leave the ending out"
+            return f'{ending}: {says}, or write "exit_code": "any" if that is meant'
+        return f"{ending}: the exit code is always 0, so this passes on any image; leave the ending out"
+
+    def _says_of_pipe(self, pipe: Ending) -> Finding:
+        what = (
+            f"the exit code is that of '{shown(pipe.text, 60)}', so '{shown(pipe.hides, 60)}' may fail unseen"
+        )
+        advice = "leave the pipe out (a report keeps output short), or end in a test of what it prints"
+        return Finding("hidden-status", "command", f"{what}; {advice}")
+
 
 @register("output_contains")
 class OutputContains(RunCommand):
     """A command ends with the expected exit code and its output holds any (or all) strings."""
+
+    _reads_output = True
 
     def __init__(self, params: Fields) -> None:
         super().__init__(params)
@@ -791,6 +1166,26 @@ class OutputContains(RunCommand):
         code = super().judge(run)
         return self.contents.judge(run.found, "output") if code.status == PASSED else code
 
+    def findings(self) -> Iterator[Finding]:
+        """Warn as for any command, of short strings, and of those that the shell itself prints."""
+        yield from super().findings()
+        yield from self.contents.findings()
+        found = self._in_an_error()
+        if found:
+            yield Finding("needle-in-error", "contains", found)
+
+    def _in_an_error(self) -> str:
+        """Say which string also stands in the shell's word of a missing command, "" where none does."""
+        for program in sorted({words[0] for words in _programs(self.command)} - _BUILTINS):
+            error = f"/bin/sh: 1: {shown(program, 40)}: not found"
+            texts = [text for text in self.contents.texts if len(text) > SHORT_NEEDLE and text in error]
+            if texts:
+                what = f"{listed(texts)}: also in what the shell prints without the command ('{error}')"
+                saved = self.expected == 0 and not _sure_success(self.command)
+                then = "only the exit code tells the two apart" if saved else "it passes where there is none"
+                return f"{what}, so that {then}; write more of the true output"
+        return ""
+
 
 def _notes(output: str) -> list[tuple[str, str]]:
     """Split what our own scripts print: a word and its value on each line."""
@@ -802,6 +1197,65 @@ def _places(notes: list[tuple[str, str]], word: str, count: int) -> list[int]:
     """Return the places in a list of `count` that were noted with `word`, from 0."""
     places = [int(value) - 1 for key, value in notes if key == word and value.isdecimal()]
     return [place for place in places if 0 <= place < count]
+
+
+def _literal_path(place: str, path: str) -> Iterator[Finding]:
+    special = re.search(r"^~|[$*]", path)
+    if special:
+        what = f"'{special[0]}' in '{shown(path, 60)}' stands for itself, since nothing expands a path"
+        yield Finding("literal-path", place, f"{what}; write the path out, or use run_command")
+
+
+def _echoes(command: str) -> Iterator[Finding]:
+    """Warn of an echo whose words dash, the /bin/sh of Debian and Ubuntu, prints otherwise than bash."""
+    for step in _steps(command):
+        text, inner = _simple(step.text), _inner(step.text)
+        option = re.match(r"echo\s+(-n?en?)\s", text)
+        escape = re.match(r"echo\s.*?(\\[abcfnrtv0\\])", text, re.DOTALL)
+        advice = "use printf '%s\\n' for text as it stands, '%b' for escapes"
+        if option:
+            yield Finding(
+                "echo-escape", "command", f"dash prints the '{option[1]}' of echo, bash does not; {advice}"
+            )
+        elif escape:
+            yield Finding(
+                "echo-escape", "command", f"dash expands '{escape[1]}' in echo, bash does not; {advice}"
+            )
+        elif inner is not None and not text.startswith("bash"):
+            yield from _echoes(inner)
+
+
+def review(rubric: Rubric) -> Iterator[Finding]:
+    """Yield what in a rubric may mean nothing, or something else than it seems."""
+    if not rubric.repo:
+        yield Finding("no-repo", "repo", "missing; reports and readers cannot tell whose rubric this is")
+    for at, test in enumerate(rubric.tests):
+        if test.timeout < SHORT_TIMEOUT:
+            text = f"{test.timeout:g} s is short enough to fail on a busy machine; give at least 1 s"
+            yield Finding("short-timeout", f"tests[{at}].timeout", text)
+        if test.score == 0:
+            yield Finding("no-points", f"tests[{at}].score", "0: whether it passes changes no score")
+        for name, place, text in test.check.findings():
+            yield Finding(name, f"tests[{at}].params.{place}", text)
+    yield from _made_elsewhere(rubric.tests)
+
+
+def _made_elsewhere(tests: Sequence[Test]) -> Iterator[Finding]:
+    """Warn of tests that ask for what an earlier command made, in a container that is gone."""
+    makers: dict[str, int] = {}
+    for at, test in enumerate(tests):
+        lost = sorted((test.check.uses - test.check.makes) & makers.keys(), key=len)
+        if lost:
+            maker = makers[lost[0]]
+            what = f"{lost[0] if lost[0].startswith('command ') else repr(lost[0])} is made by tests[{maker}]"
+            says = f"{what} in a container of its own, and is not here unless the image has it, too"
+            yield Finding(
+                "made-elsewhere",
+                f"tests[{at}]",
+                f"{says}; join the steps with &&, or build it in the Dockerfile",
+            )
+        for product in test.check.makes:
+            makers.setdefault(product, at)
 
 
 _SYNTAX = re.compile("yntax error|unexpected EOF|nterminated")
@@ -1441,7 +1895,7 @@ class Docker:
         self.tag = f"{REPOSITORY}:{run}"
         self.engine: Engine | None = None
         self.image: Image | None = None
-        self.notes: list[str] = []
+        self.notes: list[Finding] = []
 
     def __enter__(self) -> Docker:
         """Raise EngineError where there is no docker program or no engine."""
@@ -1552,10 +2006,9 @@ class Docker:
         """Tell of the builder's remains; whose they are cannot be told, so they stay."""
         count = len(self._janitor.unnamed_images() - self._unnamed)
         if count:
-            self.notes.append(
-                f"cached layers: {count} new images without a name, which the builder keeps as its cache "
-                "(`docker image prune` removes all such images of the engine)"
-            )
+            text = f"{count} new images without a name, which the builder keeps as its cache"
+            advice = "`docker image prune` removes all such images of the engine"
+            self.notes.append(Finding("cached-layers", "engine", f"{text}; {advice}"))
 
     # The containers
 
@@ -1705,7 +2158,8 @@ class Docker:
         with self._lock:
             if not self._left_out:
                 self._left_out = ("pids-limit",)
-                self.notes.append(f"pids limit: left out, since the engine can set none ({words})")
+                text = f"--pids-limit is left out, since the engine can set none ({words})"
+                self.notes.append(Finding("no-pids-limit", "engine", text))
         return True
 
     def _state(self, container: Container) -> tuple[bool, str]:
@@ -1905,7 +2359,7 @@ class Report(NamedTuple):
     test_results: Sequence[Result]
     build: Build | None
     error: Fault | None
-    warnings: Sequence[str]
+    warnings: Sequence[Finding]
     environment: Mapping[str, Any]
 
     @property
@@ -1932,13 +2386,89 @@ class Report(NamedTuple):
                 "log": build.log if build else "",
             },
             "error": dict(self.error._asdict()) if self.error else None,
-            "warnings": list(self.warnings),
+            "warnings": [str(finding) for finding in self.warnings],
             "environment": dict(self.environment),
         }
 
     def write(self, path: str) -> None:
         """Write the report as JSON; raise EvaluationError where that fails, old file untouched."""
         write_file(path, json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def write_junit(self, path: str) -> None:
+        """Write the report as JUnit XML, one testcase per test; raise EvaluationError where that fails."""
+        from xml.etree import ElementTree
+
+        kinds = collections.Counter(_JUNIT_KINDS.get(result.status) for result in self.test_results)
+        attributes = {
+            "name": _xml(self.repo),
+            "tests": len(self.test_results),
+            "failures": kinds["failure"],
+            "errors": kinds["error"],
+            "skipped": kinds["skipped"],
+        }
+        suite = ElementTree.Element("testsuite", {key: str(value) for key, value in attributes.items()})
+        suite.set("time", f"{self.summary.total_execution_time:.3f}")
+        suite.set("timestamp", str(self.environment["started_at"]).rstrip("Z"))
+        for result in self.test_results:
+            suite.append(_testcase(result, self.repo))
+        if self.error and self.build:
+            ElementTree.SubElement(suite, "system-out").text = _xml(self.build.log)
+        text = ElementTree.tostring(suite, encoding="unicode")
+        write_file(path, f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n')
+
+    def markdown(self) -> str:
+        """Return a title, a table of the tests and what went wrong, as GitHub's Markdown."""
+        summary = self.summary
+        counts = f"{summary.passed_tests} of {summary.total_tests} tests passed"
+        lines = [
+            f"### {_markdown(self.repo)}: {counts}, score {summary.total_score:g} of {summary.max_score:g}",
+            "",
+            "| status | test | score | message | seconds |",
+            "|---|---|---|---|---|",
+        ]
+        for row in self.test_results:
+            score = f"{row.score:g}/{row.max_score:g}"
+            cells = (row.status, row.test_id, score, row.message, f"{row.execution_time:.1f}")
+            lines.append("| " + " | ".join(map(_markdown, cells)) + " |")
+        if self.error:
+            lines += ["", f"**{self.error.kind}**: {_markdown(self.error.message)}"]
+        return "\n".join(lines) + "\n\n"
+
+
+# How a CI system counts a status. What was not run after a failed build is no success of anybody's.
+_JUNIT_KINDS = {
+    FAILED: "failure",
+    TIMEOUT: "failure",
+    SKIPPED: "skipped",
+    UNRESOLVABLE: "error",
+    ERROR: "error",
+    NOT_RUN: "error",
+}
+
+
+def _testcase(result: Result, suite: str) -> Any:
+    from xml.etree import ElementTree
+
+    names = {"classname": _xml(f"{suite}.{result.test_type}"), "name": _xml(result.test_id)}
+    case = ElementTree.Element("testcase", names, time=f"{result.execution_time:.3f}")
+    kind = _JUNIT_KINDS.get(result.status)
+    if kind == "skipped":
+        ElementTree.SubElement(case, kind, message=_xml(result.message))
+    elif kind:
+        ElementTree.SubElement(case, kind, type=result.status, message=_xml(result.message))
+    if result.output:
+        ElementTree.SubElement(case, "system-out").text = _xml(result.output)
+    return case
+
+
+def _xml(text: str) -> str:
+    """Return text with what XML 1.0 forbids replaced (section 2.2, Char)."""
+    return re.sub("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+
+
+def _markdown(text: str) -> str:
+    """Return text of anybody's as Markdown that shows it as it stands: CommonMark, backslash escapes."""
+    return re.sub(r"([][\\`*_{}<>#~|!&:.@$^])", r"\\\1", shown(text, 300))
 
 
 def check_writable(path: str) -> None:
@@ -2003,6 +2533,7 @@ class Settings(NamedTuple):
     repo: str
     rubric: str
     output: str | None = None
+    junit: str | None = None
     context: str = "."
     build_timeout: float = 3600.0
     jobs: int = 1
@@ -2026,8 +2557,8 @@ class Settings(NamedTuple):
 class Observer:
     """Hears what happens; called from one thread at a time. Here it does nothing."""
 
-    def loaded(self, rubric: Rubric) -> None:
-        """The rubric is understood."""
+    def loaded(self, rubric: Rubric, doubts: Sequence[Finding]) -> None:
+        """The rubric is understood; this is what is doubtful about it."""
 
     def phase(self, text: str) -> None:
         """Something else begins that may take long."""
@@ -2080,6 +2611,16 @@ def plan(tests: Sequence[Test]) -> Plan:
     for test in _circular(rest):
         unresolvable.setdefault(test.id, f"requires itself in a circle: {_circle(test, rest)}")
     return Plan((*order, *rest), unresolvable)
+
+
+def findings(rubric: Rubric) -> Iterator[Finding]:
+    """Yield all that is doubtful about a rubric, tests that can never run among it."""
+    yield from review(rubric)
+    unresolvable = plan(rubric.tests).unresolvable
+    for at, test in enumerate(rubric.tests):
+        if test.id in unresolvable:
+            text = f"{unresolvable[test.id]}, so this can never run; name a test that there is"
+            yield Finding("unresolvable", f"tests[{at}].requires", text)
 
 
 def _sorted(tests: Sequence[Test], known: Mapping[str, Test]) -> list[Test]:
@@ -2175,8 +2716,7 @@ class Runner:
                 self._queue(test)
 
     def _queue(self, test: Test) -> None:
-        looks = test.check.script().looks_only
-        (self._looks if looks else self._commands).append(test)
+        (self._looks if test.check.looks_only else self._commands).append(test)
 
     def _start_ready(self, pool: Any) -> None:
         while True:
@@ -2190,7 +2730,7 @@ class Runner:
 
     def _next(self) -> tuple[Test, bool] | None:
         """Take the next test that may start now; True with it where it must be alone."""
-        looking = sum(1 for test, _ in self._running.values() if test.check.script().looks_only)
+        looking = sum(1 for test, _ in self._running.values() if test.check.looks_only)
         alone = any(alone for _, alone in self._running.values())
         if self._looks and not alone and looking < LOOKS_AT_ONCE:
             return self._looks.popleft(), False
@@ -2205,7 +2745,7 @@ class Runner:
     def _take(self, future: Any) -> None:
         test, alone = self._running.pop(future)
         run = future.result()
-        if run.ending == TIMEOUT and self._jobs > 1 and not alone and not test.check.script().looks_only:
+        if run.ending == TIMEOUT and self._jobs > 1 and not alone and not test.check.looks_only:
             self._alone.append(test)  # a busy machine is no verdict
             return
         self._faults = self._faults + 1 if run.ending == ERROR else 0
@@ -2248,7 +2788,7 @@ class Runner:
 def result_of(test: Test, verdict: Verdict, run: Run) -> Result:
     """Make the report's row of one test."""
     passed = verdict.status == PASSED
-    command = not test.check.script().looks_only
+    command = not test.check.looks_only
     return Result(
         test_id=test.id,
         test_type=test.type,
@@ -2278,6 +2818,7 @@ def evaluate(
     build_options: Sequence[str] = (),
     run_options: Sequence[str] = (),
     docker: str = "docker",
+    junit: str | None = None,
     keep_image: bool = False,
 ) -> dict[str, Any]:
     """Build `dockerfile`, answer every test of `rubric`, and return the report as a plain dict.
@@ -2296,6 +2837,7 @@ def evaluate(
         repo=repo,
         rubric=os.fspath(rubric) if rubric else default_rubric(repo),
         output=os.fspath(output) if output else None,
+        junit=os.fspath(junit) if junit else None,
         context=os.fspath(context) if context else default_context(dockerfile),
         build_timeout=build_timeout,
         jobs=jobs,
@@ -2321,10 +2863,11 @@ def _evaluate(settings: Settings, observer: Observer) -> Report:
     """Do all that evaluate() promises; the observer hears of it."""
     dockerfile_sha256 = _check_dockerfile(settings.dockerfile, settings.context)
     rubric = load_rubric(settings.rubric, CHECKS)
-    observer.loaded(rubric)
-    if settings.output:
-        check_writable(settings.output)
-    evaluation = _Evaluation(settings, rubric, dockerfile_sha256, observer)
+    doubts = tuple(findings(rubric))
+    observer.loaded(rubric, doubts)
+    for path in filter(None, (settings.output, settings.junit)):
+        check_writable(path)
+    evaluation = _Evaluation(settings, rubric, doubts, dockerfile_sha256, observer)
     return _undisturbed(evaluation.run, evaluation.stop, observer)
 
 
@@ -2397,10 +2940,16 @@ class _Evaluation:
     """One evaluation from the engine to the written report."""
 
     def __init__(
-        self, settings: Settings, rubric: Rubric, dockerfile_sha256: str, observer: Observer
+        self,
+        settings: Settings,
+        rubric: Rubric,
+        doubts: Sequence[Finding],
+        dockerfile_sha256: str,
+        observer: Observer,
     ) -> None:
         self._settings = settings
         self._rubric = rubric
+        self._doubts = doubts
         self._observer = observer
         self._results: dict[str, Result] = {}
         self._build: Build | None = None
@@ -2422,9 +2971,13 @@ class _Evaluation:
             pass
         report = self._report(docker)
         self._observer.reported(report)
-        if self._settings.output:
-            report.write(self._settings.output)
-            self._observer.written(self._settings.output)
+        for path, write in (
+            (self._settings.output, report.write),
+            (self._settings.junit, report.write_junit),
+        ):
+            if path:
+                write(path)
+                self._observer.written(path)
         return report
 
     def _docker(self) -> Docker:
@@ -2471,7 +3024,7 @@ class _Evaluation:
             test_results=results,
             build=self._build,
             error=error,
-            warnings=[*self._rubric.warnings, *_oddities(docker.image), *docker.notes],
+            warnings=[*self._doubts, *_oddities(docker.image), *docker.notes],
             environment=self._environment(docker),
         )
 
@@ -2505,12 +3058,13 @@ class _Evaluation:
         }
 
 
-def _oddities(image: Image | None) -> Iterator[str]:
+def _oddities(image: Image | None) -> Iterator[Finding]:
     """Name what an image sets that changes how every shell in it behaves."""
     for entry in image.environment if image else ():
         name = entry.partition("=")[0]
         if name in _TELLING_VARIABLES or name.startswith("BASH_FUNC_"):
-            yield f"image: sets {shown(entry, 120)}, which can change what every command does"
+            text = f"{shown(entry, 120)} is set, which can change what every command does"
+            yield Finding("telling-variable", "image", text)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -2519,6 +3073,7 @@ def _oddities(image: Image | None) -> Iterator[str]:
 
 SHOWN_LINES = 20  # of a failed build's log, and of a test's output with --verbose
 VERBOSE_LOG = 2 * 1024 * 1024  # bytes of the build log that --verbose shows as they come
+FAILURES = (FAILED, TIMEOUT, UNRESOLVABLE, ERROR)
 COLOURS = {PASSED: "32", FAILED: "31", TIMEOUT: "31", ERROR: "31", SKIPPED: "33", UNRESOLVABLE: "33"}
 
 
@@ -2541,7 +3096,8 @@ class Screen(Observer):
         self._out = out
         self._errors = errors
         self._verbose = verbose
-        self._width = 0
+        self._doubts = 0
+        self._name_width, self._score_width = 0, 0
         self._live = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._colours = self._live and not os.environ.get("NO_COLOR")
         self._lock = threading.RLock()
@@ -2555,8 +3111,20 @@ class Screen(Observer):
         if self._live:
             threading.Thread(target=self._keep_alive, daemon=True).start()
 
-    def loaded(self, rubric: Rubric) -> None:
-        self._width = min(max(len(shown(test.id)) for test in rubric.tests), 32)
+    def loaded(self, rubric: Rubric, doubts: Sequence[Finding]) -> None:
+        self._doubts = len(doubts)
+        self._name_width = min(max(len(shown(test.id)) for test in rubric.tests), 32)
+        self._score_width = max(len(f"{test.score:g}/{test.score:g}") for test in rubric.tests)
+
+    def checked(self, rubric: Rubric, doubts: Sequence[Finding]) -> None:
+        """Say what is doubtful about a rubric, and what it asks."""
+        for finding in doubts:
+            self._print(shown(f"warning: {rubric.path}: {finding}", 1000))
+        points = _sum(test.score for test in rubric.tests)
+        counts = (
+            f"{_counted(len(rubric.tests), 'test')}, {points:g} points, {_counted(len(doubts), 'warning')}"
+        )
+        self._print(f"{shown(rubric.path, 500)}: {counts}")
 
     def phase(self, text: str) -> None:
         with self._lock:
@@ -2591,23 +3159,49 @@ class Screen(Observer):
             self._running.pop(test.id, None)
         self._print(self._row(result))
         if self._verbose and result.status in (PASSED, FAILED, TIMEOUT):
-            self._details(test.check.script(), result, output)
+            self._details(test.check, result, output)
 
     def interrupted(self) -> None:
         self._print("interrupted; cleaning up (interrupt again to leave at once)")
 
     def reported(self, report: Report) -> None:
-        summary = report.summary
-        for warning in report.warnings:
-            self._print(f"warning: {shown(warning, 500)}")
-        self._print(
-            f"{summary.passed_tests} of {summary.total_tests} tests passed, "
-            f"score {summary.total_score:g} of {summary.max_score:g}"
-        )
+        self._sum_up(report)
+        for finding in report.warnings[self._doubts :]:
+            self._print(f"warning: {shown(str(finding), 500)}")
+        if self._doubts:
+            count, path = _counted(self._doubts, "warning"), shown(report.rubric, 200)
+            self._print(f"{count} about the rubric: in the report, and by --check --rubric {path}")
         if report.environment["kept_image"]:
             self._print(f"image kept: {report.environment['kept_image']}")
         if report.error:
             self.error(report.error.message)
+        self._tell_github(report)
+
+    def _sum_up(self, report: Report) -> None:
+        """Print what failed and why, a line each, and the counts."""
+        failed = [result for result in report.test_results if result.status in FAILURES]
+        if failed:
+            self._print("not passed:")
+        for result in failed:
+            self._print(f"  {shown(result.test_id, 60)}: {shown(result.message, 300)}")
+        summary = report.summary
+        kinds = collections.Counter(result.status.replace("_", " ") for result in report.test_results)
+        others = [f"{kinds[kind]} {kind}" for kind in ("skipped", "not run") if kinds[kind]]
+        self._print(
+            f"{summary.passed_tests} of {summary.total_tests} tests passed"
+            f"{''.join(f', {other}' for other in others)}, "
+            f"score {summary.total_score:g} of {summary.max_score:g}"
+        )
+
+    def _tell_github(self, report: Report) -> None:
+        """Append the table of results to the summary of a step of GitHub Actions."""
+        path = os.environ.get("GITHUB_STEP_SUMMARY")
+        if path:
+            try:
+                with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
+                    file.write(report.markdown())
+            except OSError as error:
+                self.error(f"{path}: the summary cannot be written: {error.strerror}")
 
     def written(self, path: str) -> None:
         self._print(f"report: {shown(path, 500)}")
@@ -2624,15 +3218,19 @@ class Screen(Observer):
         self._print("", end="")
 
     def _row(self, result: Result) -> str:
-        status = self._coloured(f"{result.status:<7}", COLOURS.get(result.status))
-        name = f"{shown(result.test_id, 60):<{self._width}}"
+        """Return one line, on a terminal one that fits."""
+        name = f"{shown(result.test_id, self._name_width):<{self._name_width}}"
         score = f"{result.score:g}/{result.max_score:g}"
-        return f"{status}  {name}  {score:>5}  {shown(result.message, 300)}  ({result.execution_time:.1f} s)"
+        start = f"{result.status:<7}  {name}  {score:>{self._score_width}}  "
+        end = f"  ({result.execution_time:.1f} s)"
+        room = max(_columns() - len(start) - len(end) - 1, 20) if self._live else 300
+        status = self._coloured(start[:7], COLOURS.get(result.status))
+        return f"{status}{start[7:]}{shown(result.message, room)}{end}"
 
-    def _details(self, script: Script, result: Result, output: str) -> None:
-        if script.looks_only:
+    def _details(self, check: Check, result: Result, output: str) -> None:
+        if check.looks_only:
             return
-        self._print(self._quoted(f"$ {script.arguments[0]}"))
+        self._print(self._quoted(f"$ {check.script().arguments[0]}"))
         for line in output.splitlines()[-SHOWN_LINES:]:
             self._print(self._quoted(line))
         self._print(self._quoted(f"exit code {result.exit_code}"))
@@ -2681,6 +3279,10 @@ class Screen(Observer):
         return f"{self._phase}: {text}"[: _columns() - 1]
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _columns() -> int:
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
@@ -2696,8 +3298,8 @@ def _parser() -> argparse.ArgumentParser:
         "evaluation could not be carried out; 2 wrong usage; 130 interrupted by Ctrl-C.",
     )
     add = parser.add_argument
-    add("--dockerfile", metavar="FILE", required=True, help="the Dockerfile to score")
-    add("--repo", metavar="NAME", required=True, help="names the default rubric, and stands in the report")
+    add("--dockerfile", metavar="FILE", help="the Dockerfile to score; required")
+    add("--repo", metavar="NAME", help="names the default rubric, and stands in the report; required")
     add("--rubric", metavar="FILE", help="the rubric (default: rubrics/NAME.json)")
     add("--output", metavar="FILE", help="write the JSON report here; missing folders are made")
     add("--verbose", action="store_true", help="show the build log, and each test's command and output")
@@ -2714,13 +3316,26 @@ def _parser() -> argparse.ArgumentParser:
             help=f"a word for docker {step}, such as --{step}-option=--network=host; may be repeated",
         )
     add("--docker", metavar="PROGRAM", default="docker", help="the docker command line (default: docker)")
+    add("--junit", metavar="FILE", help="write the report as JUnit XML, too")
     add("--keep-image", action="store_true", help="leave the image on the engine, and print its tag")
+    add(
+        "--check",
+        action="store_true",
+        help="only read the rubric (--rubric or --repo), and name faults and doubts",
+    )
+    add("--strict", action="store_true", help="with --check: doubts are faults")
     add("--version", action="version", version=f"DockerfileEvaluator {__version__}")
     return parser
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    values = {key: value for key, value in vars(arguments).items() if key != "verbose"}
+    """Return what was asked for; raise ValueError for wrong usage."""
+    missing = [f"--{name}" for name in ("dockerfile", "repo") if not getattr(arguments, name)]
+    if missing:
+        raise ValueError(f"the following arguments are required: {', '.join(missing)}")
+    if arguments.strict:
+        raise ValueError("--strict belongs to --check")
+    values = {key: value for key, value in vars(arguments).items() if key in Settings._fields}
     values["rubric"] = arguments.rubric or default_rubric(arguments.repo)
     values["context"] = arguments.context or default_context(arguments.dockerfile)
     for name in ("build_options", "run_options"):
@@ -2747,12 +3362,23 @@ def _signals_raised() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _check(arguments: argparse.Namespace, screen: Screen) -> int:
+    """Name what is wrong or doubtful about a rubric; return the exit code."""
+    path = arguments.rubric or default_rubric(arguments.repo)
+    rubric = load_rubric(path, CHECKS)
+    doubts = list(findings(rubric))
+    screen.checked(rubric, doubts)
+    return 1 if doubts and arguments.strict else 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = _parser()
     arguments = parser.parse_args(argv)
+    if arguments.check and not (arguments.rubric or arguments.repo):
+        parser.error("--check needs --rubric FILE or --repo NAME")
     try:
-        settings = _settings(arguments)
+        settings = None if arguments.check else _settings(arguments)
     except ValueError as error:
         parser.error(str(error))
     for stream in (sys.stdout, sys.stderr):
@@ -2761,6 +3387,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     screen = Screen(sys.stdout, sys.stderr, verbose=arguments.verbose)
     try:
         with _signals_raised():
+            if settings is None:
+                return _check(arguments, screen)
             return 0 if _evaluate(settings, screen).passed else 1
     except Interrupted as interrupt:
         return 128 + interrupt.number

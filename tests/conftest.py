@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import shutil
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 from engine import census, engine_answers, find_buildkit
 
@@ -29,6 +32,32 @@ def hermetic(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.chdir(home)
+
+
+@functools.lru_cache(maxsize=None)
+def schema(name: str) -> jsonschema.Draft202012Validator:
+    """Return the project's schema of a rubric or a report, ready to validate."""
+    file = PROJECT / "rubrics" / "schema" / f"{name}.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(file.read_text()))
+
+
+@pytest.fixture(autouse=True)
+def every_report_is_as_its_schema_says(monkeypatch, tmp_path):
+    """Hold each report to its schema: those made in this process, and those that a test wrote."""
+    as_dict = de.Report.as_dict
+
+    def validated(report):
+        data = as_dict(report)
+        schema("report").validate(data)
+        return data
+
+    monkeypatch.setattr(de.Report, "as_dict", validated)
+    yield
+    for file in tmp_path.rglob("*.json"):
+        with contextlib.suppress(ValueError, RecursionError):
+            data = json.loads(file.read_text())
+            if isinstance(data, dict) and "test_results" in data:
+                schema("report").validate(data)
 
 
 class Fake:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -9,8 +10,10 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -19,7 +22,7 @@ from conftest import PROJECT
 import DockerfileEvaluator as de
 
 PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
-TRUE = ("run_command", {"command": "true"})
+TRUE = ("run_command", {"command": "cd /"})
 FALSE = ("run_command", {"command": "echo why; false"})
 
 
@@ -44,7 +47,7 @@ def test_exit_code_and_lines_of_a_pass(fake, arguments, report, capsys):
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert re.fullmatch(r"built \(legacy builder, \d\.\d s\)", lines[0])
-    assert re.fullmatch(r"passed   run_command_1    1/1  exit code 0  \(0\.\d s\)", lines[1])
+    assert re.fullmatch(r"passed   run_command_1  1/1  exit code 0  \(0\.\d s\)", lines[1])
     assert lines[2:] == ["1 of 1 tests passed, score 1 of 1", f"report: {lines[-1][8:]}"]
     assert report()["summary"]["passed_tests"] == 1
     assert err == ""
@@ -53,10 +56,125 @@ def test_exit_code_and_lines_of_a_pass(fake, arguments, report, capsys):
 def test_exit_code_and_lines_of_a_failure(fake, arguments, report, capsys):
     assert de.main(arguments(["FROM x"], FALSE, TRUE, more=["--verbose"])) == 1
     out, _ = capsys.readouterr()
-    assert "failed   run_command_1    0/1  exit code 1: why" in out
+    assert "failed   run_command_1  0/1  exit code 1: why" in out
     assert "  | $ echo why; false\n  | why\n  | exit code 1\n" in out
     assert "  | Step 1/1 : FROM scratch\n" in out
-    assert "1 of 2 tests passed, score 1 of 2" in out
+    assert "not passed:\n  run_command_1: exit code 1: why\n1 of 2 tests passed, score 1 of 2\n" in out
+
+
+def test_the_summary_names_what_failed_and_counts_what_did_not_run(fake, arguments, capsys):
+    tests = [
+        {"id": "long", "type": "run_command", "params": {"command": "sleep 9"}, "timeout": 1},
+        {"id": "after", "type": "run_command", "params": {"command": "cd /"}, "requires": ["long"]},
+        {"id": "lost", "type": "run_command", "params": {"command": "cd /"}, "requires": ["nobody"]},
+    ]
+    assert de.main(arguments(["FROM x"], *tests)) == 1
+    out, _ = capsys.readouterr()
+    summary = out[out.index("not passed:") :].splitlines()
+    assert summary[:4] == [
+        "not passed:",
+        "  long: no end within 1 s; the container was killed",
+        "  lost: requires unknown test 'nobody'",
+        "0 of 3 tests passed, 1 skipped, score 0 of 3",
+    ]
+
+
+def test_doubts_about_the_rubric_are_counted_not_listed(fake, arguments, capsys):
+    fake.write("config", {"Env": ["BASH_ENV=/x"]})
+    words = arguments(["FROM x"], ("run_command", {"command": "false || true"}))
+    assert de.main(words) == 0
+    out, _ = capsys.readouterr()
+    assert f"1 warning about the rubric: in the report, and by --check --rubric {words[3]}" in out
+    assert "warning: telling-variable: image: BASH_ENV=/x is set, " in out
+    assert "cannot-fail" not in out
+
+
+# --check
+
+
+def test_check_names_doubts_and_ends_with_0(fake, rubric, capsys):
+    path = rubric(
+        ("run_command", {"command": "a || true"}), {**dict(zip(("type", "params"), TRUE)), "score": 0.5}
+    )
+    assert de.main(["--check", "--rubric", path]) == 0
+    out, err = capsys.readouterr()
+    first, last = out.splitlines()
+    assert first.startswith(f"warning: {path}: cannot-fail: tests[0].params.command: ends in '|| true': ")
+    assert last == f"{path}: 2 tests, 1.5 points, 1 warning"
+    assert (err, fake.calls()) == ("", [])
+    assert de.main(["--check", "--strict", "--rubric", path]) == 1
+    assert de.main(["--check", "--strict", "--rubric", rubric(TRUE)]) == 0
+
+
+def test_check_names_every_fault_and_ends_with_1(rubric, capsys):
+    path = rubric({"type": "run_comand", "params": {}}, {"type": "run_command", "params": {"comand": "x"}})
+    assert de.main(["--check", "--rubric", path]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        f"error: {path}: tests[0].type: unknown test type 'run_comand' (did you mean 'run_command'?)",
+        f"error: {path}: tests[1].params.command: missing; expected a string that is not empty",
+        f"error: {path}: tests[1].params: unknown key 'comand' (did you mean 'command'?)",
+    ]
+
+
+def test_check_takes_the_default_rubric_of_a_repository(capsys, monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    assert de.main(["--check", "--strict", "--repo", "example"]) == 0
+    assert capsys.readouterr().out == "rubrics/example.json: 10 tests, 19 points, 0 warnings\n"
+
+
+def test_check_starts_no_process(rubric, monkeypatch, capsys):
+    monkeypatch.setattr(de.subprocess, "Popen", None)
+    monkeypatch.setattr(de.threading.Thread, "start", None)
+    assert de.main(["--check", "--rubric", rubric(TRUE)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ([], "the following arguments are required: --dockerfile, --repo"),
+        (["--repo", "x"], "the following arguments are required: --dockerfile"),
+        (["--check"], "--check needs --rubric FILE or --repo NAME"),
+        (["--dockerfile", "x", "--repo", "x", "--strict"], "--strict belongs to --check"),
+    ],
+)
+def test_arguments_that_are_missing(words, error, capsys):
+    with pytest.raises(SystemExit) as caught:
+        de.main(words)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {error}\n")
+
+
+# GitHub Actions
+
+
+def test_in_github_actions_the_table_is_appended_to_the_steps_summary(
+    fake, arguments, capsys, monkeypatch, tmp_path
+):
+    file = tmp_path / "summary.md"
+    file.write_text("before\n")
+    evil = ("run_command", {"command": "echo '<img src=x> | *b* [x](http://y) `c`'; false"})
+    words = arguments(["FROM x"], TRUE, evil)
+    assert de.main(words) == 1
+    plain = capsys.readouterr().out
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
+    assert de.main(words) == 1
+    assert re.sub(r"\d\.\d s", "", capsys.readouterr().out) == re.sub(r"\d\.\d s", "", plain)
+    lines = file.read_text().splitlines()
+    assert lines[:5] == [
+        "before",
+        "### example: 1 of 2 tests passed, score 1 of 2",
+        "",
+        "| status | test | score | message | seconds |",
+        "|---|---|---|---|---|",
+    ]
+    assert lines[6].startswith(
+        r"| failed | run\_command\_2 | 0/1 | exit code 1\: \<img src=x\> \| \*b\* \[x\](http\://y) \`c\` | "
+    )
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    assert de.main(words) == 1
+    assert "the summary cannot be written: Is a directory" in capsys.readouterr().err
 
 
 def test_a_failed_build_says_why_and_ends_with_1(fake, arguments, report, capsys):
@@ -167,8 +285,27 @@ def test_a_terminal_gets_a_live_line_and_colours(fake, arguments):
     assert "\x1b" not in dumb
 
 
+def test_lines_fit_a_terminal_of_80_columns(fake, arguments):
+    tests = [
+        {
+            "id": f"a_rather_long_name_of_a_test_{n}",
+            "type": "files_exist",
+            "params": {"paths": ["/no/such/" + "x" * 99]},
+        }
+        for n in range(2)
+    ]
+    screen = on_a_terminal([*PROGRAM, *arguments(["FROM x"], *tests)], {"TERM": "xterm", "NO_COLOR": "1"})
+    rows = [line for line in re.split(r"[\r\n]+|\x1b\[K", screen) if line.startswith("failed")]
+    assert len(rows) == 2
+    assert all(len(row) < 80 and row.endswith(" s)") for row in rows)
+    assert (
+        "  a_rather_long_name_of_a_test_0: no such file: '/no/such/xxxxxxx" in screen
+    )  # the summary has it in full
+
+
 def on_a_terminal(command, environment):
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(command, stdout=slave, stderr=slave, env={**os.environ, **environment})
     os.close(slave)
     seen = b""

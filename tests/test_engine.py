@@ -179,7 +179,7 @@ def test_a_failed_build_with_the_legacy_builder_counts_what_stays(legacy, engine
     assert report["error"]["message"].endswith("returned a non-zero code: 130")
     assert "the last words" in report["build"]["log"]
     assert [warning.split(",")[0] for warning in report["warnings"]] == [
-        "cached layers: 1 new images without a name"
+        "cached-layers: engine: 1 new images without a name"
     ]
     after = census()
     for image in set(after["images"]) - set(before["images"]):
@@ -193,7 +193,7 @@ def test_the_legacy_builders_other_stages_are_counted_too(legacy, engine, evalua
     report = evaluate([*lines, "COPY --from=other /x /"], HELLO)
     assert statuses(report) == {"output_contains_1": "passed"}
     assert [warning.split(",")[0] for warning in report["warnings"]] == [
-        "cached layers: 1 new images without a name"
+        "cached-layers: engine: 1 new images without a name"
     ]
     for image in set(census()["images"]) - set(before["images"]):
         docker("image", "rm", image)

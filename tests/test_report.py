@@ -6,12 +6,14 @@ import json
 import os
 import re
 import stat
+from xml.etree import ElementTree
 
+import junitparser
 import pytest
 
 import DockerfileEvaluator as de
 
-COMMAND = {"type": "run_command", "params": {"command": "true"}}
+COMMAND = {"type": "run_command", "params": {"command": "cd /"}}
 
 SEED = {"repo": str, "dockerfile": str, "rubric": str, "summary": dict, "test_results": list}
 SEED_SUMMARY = {
@@ -125,10 +127,72 @@ def test_oddities_of_the_image_are_warned_of(fake, evaluate):
     )
     warnings = evaluate(["FROM x"], COMMAND)["warnings"]
     assert [warning.split(",")[0] for warning in warnings] == [
-        "image: sets BASH_ENV=/x",
-        "image: sets LD_PRELOAD=/evil.so",
-        "image: sets BASH_FUNC_ls%%=() { :; }",
+        "telling-variable: image: BASH_ENV=/x is set",
+        "telling-variable: image: LD_PRELOAD=/evil.so is set",
+        "telling-variable: image: BASH_FUNC_ls%%=() { :; } is set",
     ]
+
+
+def test_what_is_doubtful_about_the_rubric_is_in_the_report(fake, evaluate):
+    report = evaluate(["FROM x"], ("run_command", {"command": "false || true"}), COMMAND)
+    assert [warning.split(": ")[:2] for warning in report["warnings"]] == [
+        ["cannot-fail", "tests[0].params.command"]
+    ]
+
+
+# JUnit, as CI systems read it
+
+
+OUTCOMES = [
+    {**COMMAND, "id": "good"},
+    {**COMMAND, "id": "bad", "params": {"command": "printf 'a\\001\\377]]>&amp;<b>\\n'; exit 3"}},
+    {**COMMAND, "id": "late", "params": {"command": "sleep 60"}, "timeout": 1},
+    {**COMMAND, "id": "after", "requires": ["bad"]},
+    {**COMMAND, "id": "lost", "requires": ["none"]},
+]
+
+
+def test_junit_has_a_case_for_each_test_and_what_it_printed(fake, evaluate, tmp_path):
+    file = tmp_path / "deep" / "junit.xml"
+    evaluate(["FROM x"], *OUTCOMES, junit=str(file))
+    (suite,) = junitparser.JUnitXml.fromfile(str(file))
+    assert (suite.name, suite.tests, suite.failures, suite.errors, suite.skipped) == ("example", 5, 2, 1, 1)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.timestamp)
+    cases = {case.name: case for case in suite}
+    kinds = {name: [type(result).__name__ for result in case.result] for name, case in cases.items()}
+    assert kinds == {
+        "good": [],
+        "bad": ["Failure"],
+        "late": ["Failure"],
+        "after": ["Skipped"],
+        "lost": ["Error"],
+    }
+    assert cases["bad"].result[0].message.startswith("exit code 3: ")
+    assert cases["bad"].system_out == "a\ufffd\ufffd]]>&amp;<b>\n"
+    assert cases["good"].classname == "example.run_command"
+    assert cases["late"].time >= 1
+
+
+def test_junit_follows_the_rules_of_jenkins_and_surefire(fake, evaluate, tmp_path):
+    """What both schemas ask: names, types and order of attributes and elements."""
+    file = tmp_path / "junit.xml"
+    evaluate(["FROM x", "RUN FAIL"], *OUTCOMES, junit=str(file))
+    root = ElementTree.parse(str(file)).getroot()
+    assert root.tag == "testsuite"
+    assert set(root.attrib) == {"name", "tests", "failures", "errors", "skipped", "time", "timestamp"}
+    assert [child.tag for child in root] == ["testcase"] * 5 + ["system-out"]
+    assert "last words of the build" in root[-1].text
+    for case in root[:-1]:
+        assert set(case.attrib) == {"classname", "name", "time"}
+        assert float(case.attrib["time"]) == 0
+        assert [child.tag for child in case] == ["error"]  # a failed build is not a set of skipped tests
+        assert set(case[0].attrib) == {"type", "message"}
+
+
+def test_whether_junit_can_be_written_is_known_before_the_build(fake, evaluate, tmp_path):
+    with pytest.raises(de.EvaluationError, match="a folder; expected a file"):
+        evaluate(["FROM x"], COMMAND, junit=str(tmp_path))
+    assert fake.calls() == []
 
 
 def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
