@@ -57,15 +57,47 @@ def flawed(tmp_path_factory):
     return done, json.loads(output.read_text())
 
 
-def test_the_example_passes_in_full(clean_engine, tmp_path):
+PAIRS = sorted(file.stem for file in (PROJECT / "rubrics").glob("*.json"))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_worked_pair_passes_in_full(clean_engine, tmp_path, name):
     output = tmp_path / "report.json"
-    words = ["--dockerfile", "artifacts/example.dockerfile", "--repo", "example", "--output", str(output)]
+    words = ["--dockerfile", f"artifacts/{name}.dockerfile", "--repo", name, "--output", str(output)]
     done = program(*words, "--verbose")
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     report = json.loads(output.read_text())
     assert set(statuses(report).values()) == {"passed"}
     assert (report["error"], report["warnings"]) == (None, [])
     assert report["environment"]["image_size"] > 10_000_000
+
+
+BARE = ["FROM debian:bookworm-slim", "WORKDIR /workspace"]
+# What an image without the work, and one with the project's files alone, gets of each rubric's points.
+CHEAP = {
+    "example": (1, 4, 19),
+    "example_cpp": (0, 3, 22),
+    "example_node": (0, 3, 20),
+    "example_python": (0, 3, 21),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_rubric_gives_little_for_little(clean_engine, dockerfile, tmp_path, name):
+    bare = dockerfile(*BARE)
+    copied = tmp_path / "copied"
+    copied.write_text("\n".join([*BARE, "COPY . .", ""]))
+    rubric = PROJECT / "rubrics" / f"{name}.json"
+    context = PROJECT / "artifacts" / name
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        reports = list(
+            pool.map(lambda file: de.evaluate(file, name, rubric, context=context), [bare, str(copied)])
+        )
+    scores = [report["summary"]["total_score"] for report in reports]
+    points = reports[0]["summary"]["max_score"]
+    assert (*scores, points) == CHEAP[name]
+    assert scores[0] <= points / 10
+    assert scores[1] <= points / 3
 
 
 def test_the_flawed_example_fails_in_every_way(flawed):

