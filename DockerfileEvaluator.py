@@ -3239,7 +3239,7 @@ class Screen(Observer):
         self._log_size += size
         if re.match(r"(Step \d+/\d+ :|(\[\d+/\d+\] )?STEP \d+/\d+:|#\d+ \[)", line):
             with self._lock:
-                self._step = shown(line, 60)
+                self._step = shown(" ".join(line.split()), 60)
         if self._verbose and self._log_size <= VERBOSE_LOG:
             self._print(self._quoted(line))
         elif self._verbose:
