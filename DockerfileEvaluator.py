@@ -28,6 +28,7 @@ import argparse
 import collections
 import contextlib
 import datetime
+import functools
 import hashlib
 import itertools
 import json
@@ -258,8 +259,9 @@ def _suggestion(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     names = sorted(known)
-    near = get_close_matches(word, names, 1)
-    return f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(names)})"
+    near = get_close_matches(word, names, 2, 0.9) or get_close_matches(word, names, 1)
+    quoted = " or ".join(f"'{name}'" for name in near)
+    return f" (did you mean {quoted}?)" if near else f" (known: {', '.join(names)})"
 
 
 class Fields:
@@ -439,10 +441,21 @@ def _parse_json(path: str, data: bytes) -> Any:
         raise RubricError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise RubricError(f"{path}: not JSON at {where}: {error.msg}") from None
+        raise RubricError(f"{path}: not JSON at {where}: {error.msg}{_json_hint(error)}") from None
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise RubricError(f"{path}: not usable JSON: {reason}") from None
+
+
+def _json_hint(error: json.JSONDecodeError) -> str:
+    """Say what people often write where JSON ends."""
+    if not error.doc.strip():
+        return " (the file is empty)"
+    if error.doc[error.pos : error.pos + 1] in ("#", "/"):
+        return " (JSON has no comments; keys that begin with _ are)"
+    if error.doc[: error.pos].rstrip().endswith(",") and error.doc[error.pos : error.pos + 1] in ("]", "}"):
+        return " (after a comma too many)"
+    return ""
 
 
 def _tests(items: list[Any], kinds: Mapping[str, Callable[[Fields], Check]], faults: list[str]) -> list[Test]:
@@ -587,25 +600,44 @@ _READING = {
 
 # What a command does, read as a shell would: not run, so that a guess is only ever a warning.
 
+LONGEST_READ = 8 * 1024  # characters; a longer command is not read
+DEEPEST_READ = 50  # parentheses, braces and here-documents of one command
 SHORT_NEEDLE = 2  # characters
 SHORT_TIMEOUT = 1.0  # seconds
-LONGEST_READ = 8 * 1024  # characters of a command
 
 _UNQUOTED = re.compile(
-    r"""\\. | '[^']*' | \$?\( | [)`"] | (?:(?<=\s)|^)\#[^\n]* | \$\{[^}]*\} | [<>]&|&>
-    | (?P<operator>&&|\|\||[;|&\n])""",
+    r"""\\. | '[^']*' | \$?\( | [)`"] | \$\{[^}]*\} | [<>]&|&>
+    | (?P<comment>(?:(?<=\s)|^)\#[^\n]*) | (?P<operator>&&|\|\||[;|&\n])""",
     re.DOTALL | re.VERBOSE,
 )
 _QUOTED = re.compile(r'\\.|\$\(|[`"]', re.DOTALL)
 _CLOSERS = {'"': '"', "`": "`", "(": ")", "$(": ")"}
-_HERE_DOCUMENT = re.compile(r"(<<-?\s*(['\"]?)(\w+)\2[^\n]*\n)(?:.*?\n)?\t*\3(?=\n|$)", re.DOTALL)
+_HERE_DOCUMENT = re.compile(
+    r"((?<!<)<<-?\s*(['\"]?)(\w{1,64})\b\2[^\n]*\n)(?:.*?\n)?\t*\3(?=\n|$)", re.DOTALL
+)
 _OPENS = re.compile(r"\s*(?:(?:then|do|else|elif|!)\s+)*(?:if|for|while|until|case|\{)(?=\s|$)")
 _CLOSES = re.compile(r"\s*(?:fi|done|esac|\})(?=[\s)]|$)")
-_IN_PARENTHESES = re.compile(r"[({]\s*(.*?)[\s;]*[)}]\s*(?:\d*[<>].*)?", re.DOTALL)
 _WRAPPERS = re.compile(
     r"(?:\s*(?:[A-Za-z_]\w*=(?:'[^']*'|\"[^\"]*\"|[^\s'\"])*|!|timeout(?:\s+-\S+)*\s+\S+|env|exec|sudo|time)(?=\s))*\s*"
 )
+_STRINGS = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _A_SHELL = re.compile(r"(?:/\w+)*/?(?:ba|da|z|k)?sh")
+_BASHISMS = {"source", "[[", "((", "shopt", "declare", "pushd", "popd", "mapfile"}
+_BUILTINS = {
+    "",
+    "echo",
+    "cd",
+    "test",
+    "[",
+    "printf",
+    "export",
+    "true",
+    "false",
+    ":",
+    "set",
+    "exit",
+    "command",
+}
 
 
 class Step(NamedTuple):
@@ -615,12 +647,16 @@ class Step(NamedTuple):
     text: str
 
 
-def _steps(command: str) -> list[Step]:
+@functools.lru_cache(maxsize=1024)
+def _steps(command: str) -> tuple[Step, ...]:
     """Split a list of commands where no quote, parenthesis or compound command is open."""
-    if len(command) > LONGEST_READ:
-        return [Step("", command)]
-    command = _HERE_DOCUMENT.sub(r"\1", command)
-    steps, closers, start, at, operator = [], [""], 0, 0, ""
+    if len(command) > LONGEST_READ or max(map(command.count, ("(", "{", "<<"))) > DEEPEST_READ:
+        return ()
+    return tuple(_whole(_split(_HERE_DOCUMENT.sub(r"\1", command.replace("\\\n", " ")))))
+
+
+def _split(command: str) -> Iterator[Step]:
+    closers, start, at, operator, text = [""], 0, 0, "", ""
     while True:
         token = (_QUOTED if closers[-1] == '"' else _UNQUOTED).search(command, at)
         if token is None:
@@ -630,13 +666,15 @@ def _steps(command: str) -> list[Step]:
             closers.pop()
         elif token[0] in _CLOSERS:
             closers.append(_CLOSERS[token[0]])
-        elif len(closers) == 1 and token.groupdict().get("operator"):
-            steps.append(Step(operator, command[start : token.start()]))
-            operator, start = token[0].replace("\n", ";"), at
-    return _whole([*steps, Step(operator, command[start:])])
+        elif len(closers) == 1 and token.lastgroup:
+            text, start = text + command[start : token.start()], at
+            if token.lastgroup == "operator":
+                yield Step(operator, text)
+                operator, text = token[0].replace("\n", ";"), ""
+    yield Step(operator, text + command[start:])
 
 
-def _whole(steps: Sequence[Step]) -> list[Step]:
+def _whole(steps: Iterable[Step]) -> list[Step]:
     """Join the steps of each compound command (if … fi) to one, and leave out empty ones."""
     whole: list[Step] = []
     depth = 0
@@ -654,63 +692,42 @@ def _simple(text: str) -> str:
     return _WRAPPERS.sub("", text, 1)
 
 
-def _words(text: str) -> list[str]:
+def _bare(text: str) -> str:
+    """Return a command with nothing in its quotes."""
+    return _STRINGS.sub("''", text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _words(text: str) -> tuple[str, ...]:
     """Return the words of a simple command, without quotes; none where they are not closed."""
     import shlex
 
     try:
-        return shlex.split(_simple(text), comments=True)
+        return tuple(shlex.split(_simple(text), comments=True))
     except ValueError:
-        return []
+        return ()
 
 
 def _inner(text: str) -> str | None:
     """Return the list that a command only hands on to a shell: ( … ), { … } or sh -c '…'."""
-    parentheses = _IN_PARENTHESES.fullmatch(text)
-    if parentheses:
-        return parentheses[1]
+    close = {"(": ")", "{": "}"}.get(text[:1])
+    if close:
+        inside, _, after = text[1:].rpartition(close)
+        return inside.strip(" \t\n;") if re.match(r"\s*(?:\d*[<>]|$)", after) else None
     words = _words(text)
-    if words and _A_SHELL.fullmatch(words[0]):
-        for at, word in enumerate(words[1:-1], 1):
-            if re.fullmatch("-[a-z]*c", word):
-                return words[at + 1]
+    if words and _A_SHELL.fullmatch(words[0]) and re.fullmatch("-[il]*c", "".join(words[1:2])):
+        return "".join(words[2:3])
     return None
 
 
-def _programs(command: str) -> Iterator[list[str]]:
-    """Yield the words of each simple command in a list, also in parentheses and inner shells."""
+def _programs(command: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield text and words of each simple command in a list, also in parentheses and inner shells."""
     for step in _steps(command):
         inner = _inner(step.text)
         if inner is not None:
             yield from _programs(inner)
         else:
-            yield _words(step.text) or [""]
-
-
-_NO_FAILURE = re.compile(r"(?:true|:|exit 0|(?:echo|printf)\b[^<>]*)(?:\s*\d*[<>].*)?", re.DOTALL)
-_NO_FAILURE_AFTER_OR = re.compile(rf"{_NO_FAILURE.pattern}|rm\b.*", re.DOTALL)
-_FILTER = re.compile(
-    r"(?:head|tail|wc|cut|tee|cat|sort|uniq|tr|nl|fold|column|less|more)\b|sed\b(?!.*q)|awk\b(?!.*exit)|true$",
-    re.DOTALL,
-)
-_CAN_STOP = re.compile(r"\bset -\w*e|\bexit\s+[1-9$]")
-
-
-_BUILTINS = {
-    "",
-    "echo",
-    "cd",
-    "test",
-    "[",
-    "printf",
-    "export",
-    "true",
-    "false",
-    ":",
-    "set",
-    "exit",
-    "command",
-}
+            yield step.text, _words(step.text) or ("",)
 
 
 class Pipeline(NamedTuple):
@@ -727,7 +744,22 @@ class Ending(NamedTuple):
     hides: str
 
 
-def _last_list(command: str) -> tuple[str, list[Pipeline]]:
+_NO_FAILURE = re.compile(
+    r"(?:true|:|exit\s+0|echo(?:\s[^<>]*)?|printf\s[^<>]*|rm\s+-\w*f\w*\s[^<>]*)"
+    r"(?:\s*\d*>{1,2}\s*(?:&\d|/dev/null|/tmp/[\w.-]+))*\s*"
+)
+_RISKY = re.compile(r"\$\{\w+:?\?|\$\(\(|printf.*%[^sbc%]", re.DOTALL)
+_ENDS_EARLY = re.compile(
+    r"\b(?:exit|return|exec|eval|errexit|readonly|trap|shift)\b|(?:^|[;&|{]\s*)(?:\.|set|source)\s|\bkill\b.*(?:\$\$|\s0$)"
+)
+_FILTER = re.compile(
+    r"(?:/usr)?(?:/bin/)?(?:head|tail|wc|cut|tee|cat|sort|uniq|tr|nl|fold|column|less|more)(?=\s|$)"
+    r"|sed\s(?!.*[qQ]\s*\d)|awk\s(?!.*\bEND\b.*\bexit\b)|true$",
+    re.DOTALL,
+)
+
+
+def _last_list(command: str) -> tuple[list[str], list[Pipeline]]:
     """Return what stands before the last ; & or line of a command, and the pipelines after it."""
     before: list[str] = []
     last: list[Pipeline] = []
@@ -737,149 +769,167 @@ def _last_list(command: str) -> tuple[str, list[Pipeline]]:
         elif operator in ("&&", "||") and last:
             last.append(Pipeline(operator, (text,)))
         else:
-            before += [" | ".join(pipeline.parts) for pipeline in last]
+            before += [part for pipeline in last for part in pipeline.parts]
             last = [Pipeline(operator, (text,))]
-    return "; ".join(before), last
+    while last and last[-1].operator == "&&" and _cannot_fail(last[-1].parts[-1]):
+        last.pop()
+    return before, last
+
+
+def _decisive(last: Sequence[Pipeline]) -> Sequence[Pipeline]:
+    """Return the pipelines on which the exit code rests: from the last && on."""
+    return last[max(at for at, pipeline in enumerate(last) if at == 0 or pipeline.operator == "&&") :]
+
+
+def _cannot_fail(text: str) -> bool:
+    return bool(_NO_FAILURE.fullmatch(_bare(_simple(text)))) and not _RISKY.search(text)
+
+
+def _may_end_early(text: str) -> bool:
+    """Whether a command may end the shell in which it stands; what has a shell of its own cannot."""
+    return not text.startswith("(") and bool(_ENDS_EARLY.search(_bare(text)) or _RISKY.search(text))
 
 
 def _sure_success(command: str) -> Ending | None:
     """Return the ending that makes the exit code 0 whatever else happens."""
     before, last = _last_list(command)
-    if not last or _CAN_STOP.search(before):
+    if not last or any(map(_may_end_early, before)):
         return None
-    decisive = last[max(at for at, pipeline in enumerate(last) if at == 0 or pipeline.operator == "&&") :]
-    for first, second in zip(decisive, decisive[1:]):
-        if len(second.parts) == 1 and _NO_FAILURE_AFTER_OR.fullmatch(second.parts[0]):
+    decisive = _decisive(last)
+    for at, (first, second) in enumerate(zip(decisive, decisive[1:]), 1):
+        parts = [part for pipeline in (*last[: -len(decisive)], *decisive[:at]) for part in pipeline.parts]
+        if any(map(_may_end_early, parts)):
+            return None
+        if len(second.parts) == 1 and _succeeds(second.parts[0]):
             return Ending(f"|| {second.parts[0]}", " | ".join(first.parts))
     if len(last) > 1 or len(last[0].parts) > 1:
         return None
     operator, (text,) = last[0]
-    if _NO_FAILURE.fullmatch(text) or (operator, text) == ("&", ""):
-        return Ending(text or "&", before)
+    if _cannot_fail(text) or (operator, text) == ("&", ""):
+        return Ending(text or "&", "; ".join(before))
     inner = _inner(text)
     return _sure_success(inner) if inner is not None else None
 
 
-def _hiding_pipes(command: str) -> Iterator[Ending]:
-    """Yield each pipe at a command's end whose last part succeeds whatever the others do."""
-    if "pipefail" in command:
+def _succeeds(text: str) -> bool:
+    inner = _inner(text)
+    return _cannot_fail(text) or (inner is not None and _sure_success(inner) is not None)
+
+
+def _hidden_status(command: str) -> Iterator[Ending]:
+    """Yield what at a command's end may succeed after something that failed."""
+    last = _last_list(command)[1]
+    if not last or "pipefail" in command:
         return
-    for _, parts in _last_list(command)[1]:
-        sources = [part for part in parts[:-1] if not _NO_FAILURE.fullmatch(part)]
+    for before, (operator, parts) in zip(["", *_decisive(last)], _decisive(last)):
         inner = _inner(parts[0])
-        if sources and _FILTER.match(_simple(parts[-1])):
-            yield Ending(f"| {parts[-1]}", " | ".join(parts[:-1]))
+        if len(parts) > 1 and _FILTER.match(_simple(parts[-1])) and not parts[0].startswith("!"):
+            if not all(map(_cannot_fail, parts[:-1])):
+                yield Ending(f"| {parts[-1]}", " | ".join(parts[:-1]))
+        elif operator == "||" and before and re.match(r"rm\s", parts[0]):
+            yield Ending(f"|| {parts[0]}", " | ".join(before.parts))  # type: ignore[attr-defined]
         elif inner is not None and len(parts) == 1:
-            yield from _hiding_pipes(inner)
+            yield from _hidden_status(inner)
 
 
-# What a command leaves in its container: the named group holds it, or what follows the pattern.
-SHORT_NEEDLE = 2  # characters
-SHORT_TIMEOUT = 1.0  # seconds
-_BUILTINS = {
-    "echo",
-    "cd",
-    "test",
-    "[",
-    "printf",
-    "export",
-    "true",
-    "false",
-    ":",
-    "set",
-    "exit",
-    "command",
-    "",
-}
-
+# What a command leaves in its container: paths, folders with all that is in them, commands.
 _MAKERS = (
-    (re.compile(r"(?:mkdir|touch|tee)(?: -\S+)* (?P<paths>.+)"), ""),
-    (
-        re.compile(r"(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|rustc|go build|curl|ld)\b.* -o (?P<paths>\S+).*"),
-        "",
+    re.compile(r"(?:mkdir|touch|tee)(?: -\S+)* (?P<paths>.+)"),
+    re.compile(r"(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+|rustc|go build|curl|ld) (?:.* )?-o (?P<paths>\S+).*"),
+    re.compile(r"wget (?:.* )?-O ?(?P<paths>\S+).*"),
+    re.compile(r"(?:cp|mv|ln) .* (?P<paths>[^\s-]\S*)"),
+    re.compile(r"make (?P<paths>[\w./]+)"),
+    re.compile(r"javac (?:.* )?-d (?P<trees>\S+).*"),
+    re.compile(r"git clone (?:.*[ /])?(?P<trees>[^-/ ][^/ ]*?)(?:\.git)?"),
+    re.compile(r"(?:\S+ -m venv|virtualenv|meson setup)(?: -\S+)* (?P<trees>\S+)"),
+    re.compile(r"cmake (?:.* )?-B ?(?P<trees>\S+).*"),
+    re.compile(r"pip3? install(?P<names>(?: -[qU]| --\w+)*(?: [A-Za-z]\w*)+)"),
+    re.compile(
+        r"(?:npm (?:install|i) -g|cargo install|apt-get install(?: -y)?)(?P<names>(?: [A-Za-z][\w-]*)+)"
     ),
-    (re.compile(r"wget\b.* -O ?(?P<paths>\S+).*"), ""),
-    (re.compile(r"javac\b.* -d (?P<paths>\S+).*"), ""),
-    (re.compile(r"git clone\b.*[ /](?P<paths>[^-/ ][^/ ]*?)(?:\.git)?"), ""),
-    (re.compile(r"(?:\S+ -m venv|virtualenv)(?: -\S+)* (?P<paths>\S+)"), ""),
-    (re.compile(r"cmake\b.* -B ?(?P<paths>\S+).*"), ""),
-    (re.compile(r"(?:npm|pnpm|yarn)(?: install| ci| i)?(?: -\S+)*"), "node_modules"),
-    (re.compile(r"cargo build\b.*"), "target"),
-    (re.compile(r"mvn\b.* (?:compile|package|verify|install)\b.*"), "target"),
-    (re.compile(r"(?:pip3?|\S+ -m pip) install(?P<names>(?: [\w.-]+)+)"), ""),
-    (
-        re.compile(
-            r"(?:npm install -g|npm i -g|cargo install|apt-get install(?: -y)?)(?P<names>(?: [\w.-]+)+)"
-        ),
-        "",
-    ),
+    re.compile(r"go install \S*/(?P<names>[\w-]+)@\S+"),
 )
+_PRODUCTS = (
+    (re.compile(r"(?:npm|pnpm|yarn) (?:install|ci|i|add)\b(?!.* -g\b).*|yarn"), "node_modules"),
+    (re.compile(r"cargo (?:build|test|run|check|bench)\b.*"), "target"),
+    (re.compile(r"mvn\b.* (?:compile|test-compile|test|package|verify|install)\b.*"), "target"),
+)
+_NO_MAKING = re.compile(r" (?:--help|--version|-h|-V|-v|-n|--dry-run)\b")
+_EVERYWHERE = {"pip", "setuptools", "wheel"}
 _NODE_USER = re.compile(r"(?:npm|pnpm|yarn) (?:run|test|start|exec)\b|npx ")
-_REDIRECTION = re.compile(r"\d*>{1,2}\|?(?P<target>.*)")
+_READERS = {"cd", "cat", "ls", "test", "[", "grep", "head", "tail", "wc", "file", "stat", "jq", ".", "source"}
+_READERS |= {"sh", "bash", "python", "python3", "node", "java"}
+_BUILDERS = {"cmake", "ctest"}
+_REDIRECTION = re.compile(r"(?<![<>&])\d*>{1,2}\|?\s*(?!&)([^\s;&|<>()]+)|[<>]&\d?")
 
 
-def _located(command: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the words of each simple command with the folder in which it runs, "" for the WORKDIR."""
+def _located(command: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield text and words of each simple command after the folder where it runs, "" for the WORKDIR."""
     folder = ""
-    for words in _programs(command):
-        yield folder, words
-        if words[0] == "cd" and len(words) > 1:
+    for text, words in _programs(command):
+        yield folder, text, words
+        if words[0] == "cd" and len(words) > 1 and len(folder) < LONGEST_READ // 8:
             folder = posixpath.join(folder, words[1])
 
 
 def _made(command: str) -> Iterator[str]:
-    """Yield the paths, and as `command NAME` the commands, that a command makes."""
-    for folder, words in _located(command):
-        targets = _written(words)
-        for pattern, product in _MAKERS:
-            match = pattern.fullmatch(" ".join(words))
-            found = match.groupdict() if match else {}
-            targets += [product] if match and product else []
-            targets += (found.get("paths") or "").split()
-            yield from (f"command {name}" for name in (found.get("names") or "").split() if name[0] != "-")
-        for target in targets:
-            if not re.search(r"[$*&`]|^-|^/dev/|^/tmp/?$", target):
-                yield posixpath.normpath(posixpath.join(folder, target))
+    """Yield what a command makes: paths, folders (with a / at the end), and commands (`command NAME`)."""
+    for folder, text, words in _located(command):
+        yield from _made_paths(folder, _REDIRECTION.findall(_bare(text)))
+        line = " ".join(_words(_REDIRECTION.sub("", text)) or words)
+        if _NO_MAKING.search(line):
+            continue
+        yield from _made_paths(
+            folder, [product for maker, product in _PRODUCTS if maker.fullmatch(line)], "/"
+        )
+        for match in filter(None, (maker.fullmatch(line) for maker in _MAKERS)):
+            found = {kind: named.split() for kind, named in match.groupdict().items()}
+            yield from _made_paths(folder, found.get("paths", ()))
+            yield from _made_paths(folder, found.get("trees", ()), "/")
+            names = {name for name in found.get("names", ()) if name[0] != "-"} - _EVERYWHERE
+            yield from (f"command {name}" for name in names)
 
 
-def _written(words: Sequence[str]) -> list[str]:
-    """Return the files into which the output of a simple command goes."""
-    targets = []
-    for word, following in zip(words, [*words[1:], ""]):
-        match = _REDIRECTION.fullmatch(word)
-        if match:
-            targets.append(match["target"] or following)
-    return [target for target in targets if target]
+def _made_paths(folder: str, paths: Iterable[str], end: str = "") -> Iterator[str]:
+    for path in paths:
+        if path and not re.search(r"[$*&`'\"]|^-|^/dev/|^/tmp/?$|^\.{1,2}$", path):
+            yield posixpath.normpath(posixpath.join(folder, path)) + end
 
 
 def _used(command: str) -> Iterator[str]:
-    """Yield the paths, with the folders above them, and as `command NAME` the commands that one names."""
-    for folder, words in _located(command):
+    """Yield what a command asks for, in the words of _made()."""
+    for folder, _, words in _located(command):
         yield f"command {words[0]}"
         if _NODE_USER.match(" ".join(words)):
-            yield posixpath.join(folder, "node_modules")
-        yield from (f"command {word}" for flag, word in zip(words, words[1:]) if flag == "-m")
-        for word in words:
-            yield from _with_parents(posixpath.join(folder, word))
+            yield posixpath.join(folder, "node_modules/")
+        if words[0] in ("rm", "mkdir", "touch") or "!" in words:
+            continue
+        reads = words[0] in _READERS or words[0] in _BUILDERS
+        for word in words[:200]:
+            if "/" in word or (reads and word not in words[:1]):
+                yield from _with_parents(posixpath.join(folder, word))
 
 
 def _with_parents(path: str) -> Iterator[str]:
+    """Yield a path, and the folders of which the whole content may hold it."""
+    if len(path) > ARGUMENT_LIMIT // 32:
+        return
     path = posixpath.normpath(path)
-    while path not in ("", "/", "."):
-        yield path
+    yield path
+    for _ in range(64):
+        if path in ("", "/", "."):
+            break
+        yield f"{path}/"
         path = posixpath.dirname(path)
 
 
 class Check:
     """What one test asks. `params` is read in `__init__`, which thereby is the type's schema.
 
-    `looks_only` says that it runs no command of the rubric's. `makes` and `uses` are the paths, and
-    as `command NAME` the commands, that it leaves in its container and that it asks for.
+    `looks_only` says that it runs no command of the rubric's.
     """
 
     looks_only = True
-    makes: frozenset[str] = frozenset()
-    uses: frozenset[str] = frozenset()
 
     def __init__(self, params: Fields) -> None:
         raise NotImplementedError
@@ -894,6 +944,14 @@ class Check:
 
     def findings(self) -> Iterator[Finding]:
         """Yield what may mean nothing, or something else than it seems; places are below params."""
+        return iter(())
+
+    def makes(self) -> Iterator[str]:
+        """Yield what it leaves in its container: paths, folders (with a / at the end), `command NAME`."""
+        return iter(())
+
+    def uses(self) -> Iterator[str]:
+        """Yield what it asks for, in the same words."""
         return iter(())
 
 
@@ -917,7 +975,6 @@ class CommandsExist(Check):
 
     def __init__(self, params: Fields) -> None:
         self.names = params.texts("names")
-        self.uses = frozenset(f"command {name}" for name in self.names)
 
     def script(self) -> Script:
         """Ask `command -v` for each; print where it is, or the place in the list of one missing."""
@@ -932,6 +989,17 @@ class CommandsExist(Check):
             return Verdict(PASSED, f"found {listed(found)}")
         return Verdict(FAILED, f"not found: {listed(missing)}" if missing else "nothing was found")
 
+    def findings(self) -> Iterator[Finding]:
+        """Warn of names that are whole commands."""
+        for name in self.names:
+            if re.search(r"\s", name):
+                text = f"'{shown(name, 60)}' has a space, and is looked for as one name; write the name alone"
+                yield Finding("literal-name", "name" if isinstance(self, CommandExists) else "names", text)
+
+    def uses(self) -> Iterator[str]:
+        """Yield the commands."""
+        return (f"command {name}" for name in self.names)
+
 
 @register("command_exists")
 class CommandExists(CommandsExist):
@@ -939,7 +1007,6 @@ class CommandExists(CommandsExist):
 
     def __init__(self, params: Fields) -> None:
         self.names = (params.text("name"),)
-        self.uses = frozenset([f"command {self.names[0]}"])
 
 
 @register("envvar_set")
@@ -985,7 +1052,6 @@ class FilesExist(Check):
 
     def __init__(self, params: Fields) -> None:
         self.paths = params.texts("paths")
-        self.uses = frozenset(parent for path in self.paths for parent in _with_parents(path))
 
     def script(self) -> Script:
         """Test each path; say of one that is none what it is."""
@@ -1003,6 +1069,11 @@ class FilesExist(Check):
         """Warn of paths that look as if a shell were to expand them."""
         for at, path in enumerate(self.paths):
             yield from _literal_path(f"paths[{at}]", path)
+
+    def uses(self) -> Iterator[str]:
+        """Yield the paths, and the folders above them."""
+        for path in self.paths:
+            yield from _with_parents(path)
 
     def _faults(self, notes: list[tuple[str, str]]) -> Iterator[str]:
         words = {
@@ -1031,6 +1102,9 @@ class DirsExist(FilesExist):
         return verdict._replace(message=verdict.message.replace("directorys", "directories"))
 
 
+_PATTERN = re.compile(r"\.[*+]|\\[.dsw]|\[(?:0-9|a-z|A-Z)")  # what looks like a regular expression
+
+
 class Contents:
     """The strings that a text must hold: any of them, or all."""
 
@@ -1044,6 +1118,10 @@ class Contents:
 
     def findings(self) -> Iterator[Finding]:
         """Warn of strings that are short enough to stand anywhere."""
+        patterns = [text for text in self.texts if _PATTERN.search(text)]
+        if patterns:
+            what = f"{listed(patterns)}: strings are looked for as they stand, not as patterns"
+            yield Finding("literal-needle", "contains", f"{what}; write what the text holds")
         short = [text for text in self.texts if len(text) <= SHORT_NEEDLE]
         if short:
             what = f"{listed(short)}: so short a string is in many texts ('8' in '17.0.18')"
@@ -1067,7 +1145,6 @@ class FileContains(Check):
     def __init__(self, params: Fields) -> None:
         self.path = params.text("path")
         self.contents = Contents(params)
-        self.uses = frozenset(_with_parents(self.path))
 
     def script(self) -> Script:
         """Hand the file's content to the host, which does the matching."""
@@ -1085,6 +1162,10 @@ class FileContains(Check):
         yield from _literal_path("path", self.path)
         yield from self.contents.findings()
 
+    def uses(self) -> Iterator[str]:
+        """Yield the path, and the folders above it."""
+        yield from _with_parents(self.path)
+
 
 @register("run_command")
 class RunCommand(Check):
@@ -1096,8 +1177,6 @@ class RunCommand(Check):
         self.command = params.text("command")
         self.expected = params.exit_code("exit_code")
         self.shell = params.text("shell", "/bin/sh")
-        self.makes = frozenset(_made(self.command))
-        self.uses = frozenset(_used(self.command))
 
     def script(self) -> Script:
         """Run the command in a shell of its own, so that nothing in it can skip the end mark."""
@@ -1117,16 +1196,31 @@ class RunCommand(Check):
     def findings(self) -> Iterator[Finding]:
         """Warn of exit codes that say nothing, and of an echo on which shells differ."""
         sure = _sure_success(self.command)
-        if sure and self.expected is not None and (sure.hides or not self._reads_output):
+        if sure and self.expected is not None and (sure.hides or self._is_met_by(sure)):
             yield Finding("cannot-fail", "command", self._says_of_success(sure))
-        elif self.expected is None and not self._reads_output:
+        elif self.expected is None and not self.needed:
             yield Finding("cannot-fail", "exit_code", "'any' lets every exit code pass; name one")
         elif not sure and self.expected is not None:
-            yield from map(self._says_of_pipe, itertools.islice(_hiding_pipes(self.command), 1))
+            yield from map(self._says_of_pipe, itertools.islice(_hidden_status(self.command), 1))
         if self.shell == "/bin/sh":
+            yield from _bashisms(self.command)
             yield from _echoes(self.command)
 
-    _reads_output = False
+    def makes(self) -> Iterator[str]:
+        """Yield what the command makes, as far as that can be read."""
+        return _made(self.command)
+
+    def uses(self) -> Iterator[str]:
+        """Yield what the command asks for, as far as that can be read."""
+        return _used(self.command)
+
+    needed: tuple[str, ...] = ()  # of which the output must hold one
+
+    def _is_met_by(self, sure: Ending) -> bool:
+        """Whether a command with this ending passes wherever there is a shell."""
+        words = _words(sure.text.replace("||", "", 1).strip())
+        printed = " ".join(words[1:]) if words[:1] in (("echo",), ("printf",)) else ""
+        return not self.needed or ("$" not in printed and any(text in printed for text in self.needed))
 
     def _says_of_success(self, sure: Ending) -> str:
         ending = (
@@ -1134,16 +1228,19 @@ class RunCommand(Check):
         )
         if self.expected:
             return f"{ending}: the exit code is always 0, never {self.expected}, so this cannot pass"
-        if self._reads_output:
-            says = "the exit code is always 0, and only the strings decide; leave the ending out"
-            return f'{ending}: {says}, or write "exit_code": "any" if that is meant'
-        return f"{ending}: the exit code is always 0, so this passes on any image; leave the ending out"
+        if self._is_met_by(sure):
+            advice = "leave the ending out" if sure.hides else "test something of the image"
+            return f"{ending}: the exit code is always 0, so this passes on any image; {advice}"
+        says = "the exit code is always 0, and only the strings decide; leave the ending out"
+        return f'{ending}: {says}, or write "exit_code": "any" if that is meant'
 
     def _says_of_pipe(self, pipe: Ending) -> Finding:
         what = (
             f"the exit code is that of '{shown(pipe.text, 60)}', so '{shown(pipe.hides, 60)}' may fail unseen"
         )
-        advice = "leave the pipe out (a report keeps output short), or end in a test of what it prints"
+        advice = "end in a test of what it prints"
+        if _words(pipe.hides)[:1] not in (("find",), ("ls",)):
+            advice = f"leave that out (a report keeps output short), or {advice}"
         return Finding("hidden-status", "command", f"{what}; {advice}")
 
 
@@ -1156,6 +1253,7 @@ class OutputContains(RunCommand):
     def __init__(self, params: Fields) -> None:
         super().__init__(params)
         self.contents = Contents(params)
+        self.needed = self.contents.texts
 
     def script(self) -> Script:
         """Run the command and look for the strings in all that it prints."""
@@ -1175,13 +1273,19 @@ class OutputContains(RunCommand):
             yield Finding("needle-in-error", "contains", found)
 
     def _in_an_error(self) -> str:
-        """Say which string also stands in the shell's word of a missing command, "" where none does."""
-        for program in sorted({words[0] for words in _programs(self.command)} - _BUILTINS):
+        """Say which strings also stand in the shell's word of a missing command, "" where none do."""
+        names = {words[0] for _, words in _programs(self.command)} - _BUILTINS
+        if re.search(r"2>\s*/dev/null|&>|command -v|which ", self.command):
+            return ""
+        for program in sorted(names):
             error = f"/bin/sh: 1: {shown(program, 40)}: not found"
-            texts = [text for text in self.contents.texts if len(text) > SHORT_NEEDLE and text in error]
-            if texts:
+            texts = [text for text in self.contents.texts if text in error]
+            if any(len(text) > SHORT_NEEDLE for text in texts) and (
+                not self.contents.all or len(texts) == len(self.contents.texts)
+            ):
                 what = f"{listed(texts)}: also in what the shell prints without the command ('{error}')"
                 saved = self.expected == 0 and not _sure_success(self.command)
+                saved = saved and not any(_hidden_status(self.command))
                 then = "only the exit code tells the two apart" if saved else "it passes where there is none"
                 return f"{what}, so that {then}; write more of the true output"
         return ""
@@ -1206,23 +1310,40 @@ def _literal_path(place: str, path: str) -> Iterator[Finding]:
         yield Finding("literal-path", place, f"{what}; write the path out, or use run_command")
 
 
-def _echoes(command: str) -> Iterator[Finding]:
-    """Warn of an echo whose words dash, the /bin/sh of Debian and Ubuntu, prints otherwise than bash."""
+def _run_by_sh(command: str) -> Iterator[str]:
+    """Yield each simple command that /bin/sh itself runs, not a bash that it calls."""
     for step in _steps(command):
         text, inner = _simple(step.text), _inner(step.text)
+        if inner is None:
+            yield text
+        elif not re.match(r"\S*bash\s", text):
+            yield from _run_by_sh(inner)
+
+
+def _bashisms(command: str) -> Iterator[Finding]:
+    """Warn of what bash knows and dash, the /bin/sh of Debian and Ubuntu, does not."""
+    for text in _run_by_sh(command):
+        words = _words(text) or ("",)
+        option = words[0] == "set" and "pipefail" in words
+        if words[0] in _BASHISMS or option:
+            name = "set -o pipefail" if option else words[0]
+            what = f"'{name}' is bash's, and unknown to dash, the /bin/sh of Debian and Ubuntu"
+            yield Finding(
+                "bashism", "command", f'{what}; give "shell": "/bin/bash", or write it for any shell'
+            )
+
+
+def _echoes(command: str) -> Iterator[Finding]:
+    """Warn of an echo whose words dash, the /bin/sh of Debian and Ubuntu, prints otherwise than bash."""
+    for text in _run_by_sh(command):
         option = re.match(r"echo\s+(-n?en?)\s", text)
-        escape = re.match(r"echo\s.*?(\\[abcfnrtv0\\])", text, re.DOTALL)
+        strings = _STRINGS.findall(text) if re.match(r"echo\s", text) else ()
+        literal = " ".join(string for string in strings if not re.search(r"\$\(|`", string))
+        escape = re.search(r"\\[abcfnrtv0]", literal)
         advice = "use printf '%s\\n' for text as it stands, '%b' for escapes"
-        if option:
-            yield Finding(
-                "echo-escape", "command", f"dash prints the '{option[1]}' of echo, bash does not; {advice}"
-            )
-        elif escape:
-            yield Finding(
-                "echo-escape", "command", f"dash expands '{escape[1]}' in echo, bash does not; {advice}"
-            )
-        elif inner is not None and not text.startswith("bash"):
-            yield from _echoes(inner)
+        if option or escape:
+            does = f"prints the '{option[1]}' of" if option else f"expands '{escape[0]}' in"  # type: ignore[index]
+            yield Finding("echo-escape", "command", f"dash {does} echo, bash does not; {advice}")
 
 
 def review(rubric: Rubric) -> Iterator[Finding]:
@@ -1232,30 +1353,37 @@ def review(rubric: Rubric) -> Iterator[Finding]:
     for at, test in enumerate(rubric.tests):
         if test.timeout < SHORT_TIMEOUT:
             text = f"{test.timeout:g} s is short enough to fail on a busy machine; give at least 1 s"
-            yield Finding("short-timeout", f"tests[{at}].timeout", text)
+            yield Finding("short-timeout", _placed(at, test, ".timeout"), text)
         if test.score == 0:
-            yield Finding("no-points", f"tests[{at}].score", "0: whether it passes changes no score")
+            yield Finding("no-points", _placed(at, test, ".score"), "0: whether it passes changes no score")
         for name, place, text in test.check.findings():
-            yield Finding(name, f"tests[{at}].params.{place}", text)
+            yield Finding(name, _placed(at, test, f".params.{place}"), text)
     yield from _made_elsewhere(rubric.tests)
+
+
+def _placed(at: int, test: Test, field: str = "") -> str:
+    """Name a place in a rubric: by number, as faults are, and by the id that a report has."""
+    return f"tests[{at}]{field} '{shown(test.id, 60)}'"
 
 
 def _made_elsewhere(tests: Sequence[Test]) -> Iterator[Finding]:
     """Warn of tests that ask for what an earlier command made, in a container that is gone."""
     makers: dict[str, int] = {}
+    losers: dict[str, list[int]] = collections.defaultdict(list)
     for at, test in enumerate(tests):
-        lost = sorted((test.check.uses - test.check.makes) & makers.keys(), key=len)
-        if lost:
-            maker = makers[lost[0]]
-            what = f"{lost[0] if lost[0].startswith('command ') else repr(lost[0])} is made by tests[{maker}]"
-            says = f"{what} in a container of its own, and is not here unless the image has it, too"
-            yield Finding(
-                "made-elsewhere",
-                f"tests[{at}]",
-                f"{says}; join the steps with &&, or build it in the Dockerfile",
-            )
-        for product in test.check.makes:
+        made = set(test.check.makes())
+        lost = makers.keys() & set(test.check.uses()) - made
+        for thing in sorted(lost, key=lambda thing: (len(thing), thing))[:1]:
+            losers[thing].append(at)
+        for product in made:
             makers.setdefault(product, at)
+    for thing, (first, *others) in losers.items():
+        what = thing if thing.startswith("command ") else f"'{shown(thing, 60)}'"
+        says = f"{what} is made by {_placed(makers[thing], tests[makers[thing]])} in a container of its own"
+        more = f", nor for {len(others)} more of the tests after it" if others else ""
+        then = f"and is not here{more}, unless the image has it, too"
+        advice = "join the steps with &&, or build it in the Dockerfile"
+        yield Finding("made-elsewhere", _placed(first, tests[first]), f"{says}, {then}; {advice}")
 
 
 _SYNTAX = re.compile("yntax error|unexpected EOF|nterminated")
@@ -1339,6 +1467,12 @@ _ENGINE_FAULTS = (
     "toomanyrequests: ",
     "failed to create endpoint",
     "could not find bridge",
+)
+# How it says that Docker Hub, from which every image's base may come, cannot be reached. What stands
+# in the address is the Dockerfile's, what follows it is not.
+_NO_REGISTRY = re.compile(
+    r'(Get|Head) "https://(registry-1|auth)\.docker\.io/[^"]*": .*'
+    "(no such host|timeout|refused|reset by peer|unreachable|misbehaving|EOF)"
 )
 # How it begins to say that a RUN failed; then follows the Dockerfile's own text.
 _FAILED_RUN = re.compile("The command '|process \"|executor failed running|building at STEP")
@@ -2169,7 +2303,7 @@ class Docker:
         started = not str(state.get("StartedAt") or "0001").startswith("0001")
         lines = [line for line in container.words.splitlines() if line.startswith("docker:")]
         words = str(state.get("Error") or "") or " ".join(lines) or container.words
-        return started, shown(words.strip(), 400)
+        return started, shown(" ".join(words.split()), 400)
 
     def _try_without_user(self, script: Script, timeout: float, words: str) -> Run:
         """Say whether docker refuses to start a container because of the image's USER or WORKDIR.
@@ -2230,7 +2364,8 @@ def _blames_the_engine(log: str) -> bool:
     lines = _verdicts(log)
     if any(_FAILED_RUN.search(line) for line in lines):
         return False
-    return any(fault in line for fault in _ENGINE_FAULTS for line in lines)
+    unreachable = any(_NO_REGISTRY.search(line) for line in lines)
+    return unreachable or any(fault in line for fault in _ENGINE_FAULTS for line in lines)
 
 
 def _context_hint(log: str, context: str) -> str:
@@ -2400,7 +2535,7 @@ class Report(NamedTuple):
 
         kinds = collections.Counter(_JUNIT_KINDS.get(result.status) for result in self.test_results)
         attributes = {
-            "name": _xml(self.repo),
+            "name": _xml(f"{self.repo}: {self.dockerfile}"),
             "tests": len(self.test_results),
             "failures": kinds["failure"],
             "errors": kinds["error"],
@@ -2418,21 +2553,22 @@ class Report(NamedTuple):
 
     def markdown(self) -> str:
         """Return a title, a table of the tests and what went wrong, as GitHub's Markdown."""
-        summary = self.summary
-        counts = f"{summary.passed_tests} of {summary.total_tests} tests passed"
-        lines = [
-            f"### {_markdown(self.repo)}: {counts}, score {summary.total_score:g} of {summary.max_score:g}",
-            "",
-            "| status | test | score | message | seconds |",
-            "|---|---|---|---|---|",
-        ]
+        lines = [f"### {_markdown(f'{self.repo}: {self.dockerfile}')}", "", _score_words(self.summary), ""]
+        if self.error:
+            lines += [f"**{self.error.kind}**: {_markdown(self.error.message)}", ""]
+        lines += ["| status | test | score | message | seconds |", "|---|---|---|---|---|"]
         for row in self.test_results:
             score = f"{row.score:g}/{row.max_score:g}"
-            cells = (row.status, row.test_id, score, row.message, f"{row.execution_time:.1f}")
+            message = "" if row.status == NOT_RUN else row.message
+            cells = (row.status, row.test_id, score, message, f"{row.execution_time:.1f}")
             lines.append("| " + " | ".join(map(_markdown, cells)) + " |")
-        if self.error:
-            lines += ["", f"**{self.error.kind}**: {_markdown(self.error.message)}"]
         return "\n".join(lines) + "\n\n"
+
+
+def _score_words(summary: Summary) -> str:
+    share = f" ({summary.total_score / summary.max_score:.0%})" if summary.max_score else ""
+    passed = f"{summary.passed_tests} of {summary.total_tests} tests passed"
+    return f"{passed}, score {summary.total_score:g} of {summary.max_score:g}{share}"
 
 
 # How a CI system counts a status. What was not run after a failed build is no success of anybody's.
@@ -2546,7 +2682,7 @@ class Settings(NamedTuple):
         """Return these settings; raise ValueError for what is wrong usage."""
         if not 0 < self.build_timeout < math.inf:
             raise ValueError(f"build timeout {self.build_timeout!r}: expected a number of seconds over 0")
-        if self.jobs < 1:
+        if not isinstance(self.jobs, int) or self.jobs < 1:
             raise ValueError(f"jobs {self.jobs!r}: expected a whole number of at least 1")
         for flags, words in ((BUILD_FLAGS, self.build_options), (RUN_FLAGS, self.run_options)):
             for word in words:
@@ -2619,8 +2755,8 @@ def findings(rubric: Rubric) -> Iterator[Finding]:
     unresolvable = plan(rubric.tests).unresolvable
     for at, test in enumerate(rubric.tests):
         if test.id in unresolvable:
-            text = f"{unresolvable[test.id]}, so this can never run; name a test that there is"
-            yield Finding("unresolvable", f"tests[{at}].requires", text)
+            text = f"{unresolvable[test.id]}, so this can never run; require other tests"
+            yield Finding("unresolvable", _placed(at, test, ".requires"), text)
 
 
 def _sorted(tests: Sequence[Test], known: Mapping[str, Test]) -> list[Test]:
@@ -2841,12 +2977,18 @@ def evaluate(
         context=os.fspath(context) if context else default_context(dockerfile),
         build_timeout=build_timeout,
         jobs=jobs,
-        build_options=tuple(build_options),
-        run_options=tuple(run_options),
+        build_options=_option_words("build_options", build_options),
+        run_options=_option_words("run_options", run_options),
         docker=docker,
         keep_image=keep_image,
     )
     return _evaluate(settings.checked(), Observer()).as_dict()
+
+
+def _option_words(name: str, words: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(words, str):
+        raise ValueError(f"{name}: expected a list of words, found the string {words!r}")  # noqa: TRY004
+    return tuple(words)
 
 
 def default_rubric(repo: str) -> str:
@@ -3092,7 +3234,8 @@ class Screen(Observer):
     steer a terminal nor command a CI system.
     """
 
-    def __init__(self, out: TextIO, errors: TextIO, *, verbose: bool) -> None:
+    def __init__(self, out: TextIO, errors: TextIO, dockerfile: str | None, *, verbose: bool) -> None:
+        self._dockerfile = shown(dockerfile or "")
         self._out = out
         self._errors = errors
         self._verbose = verbose
@@ -3147,7 +3290,7 @@ class Screen(Observer):
             for line in build.log.splitlines()[-SHOWN_LINES:]:
                 self._print(self._quoted(line))
         word = "build failed" if build.kind else "built"
-        self._print(f"{word} ({build.builder} builder, {build.seconds:.1f} s)")
+        self._print(f"{word}: {self._dockerfile} ({build.builder} builder, {build.seconds:.1f} s)")
 
     def started(self, test: Test) -> None:
         with self._lock:
@@ -3184,14 +3327,9 @@ class Screen(Observer):
             self._print("not passed:")
         for result in failed:
             self._print(f"  {shown(result.test_id, 60)}: {shown(result.message, 300)}")
-        summary = report.summary
         kinds = collections.Counter(result.status.replace("_", " ") for result in report.test_results)
-        others = [f"{kinds[kind]} {kind}" for kind in ("skipped", "not run") if kinds[kind]]
-        self._print(
-            f"{summary.passed_tests} of {summary.total_tests} tests passed"
-            f"{''.join(f', {other}' for other in others)}, "
-            f"score {summary.total_score:g} of {summary.max_score:g}"
-        )
+        others = ", ".join(f"{kinds[kind]} {kind}" for kind in ("skipped", "not run") if kinds[kind])
+        self._print(_score_words(report.summary) + (f"; {others}" if others else ""))
 
     def _tell_github(self, report: Report) -> None:
         """Append the table of results to the summary of a step of GitHub Actions."""
@@ -3233,7 +3371,8 @@ class Screen(Observer):
         self._print(self._quoted(f"$ {check.script().arguments[0]}"))
         for line in output.splitlines()[-SHOWN_LINES:]:
             self._print(self._quoted(line))
-        self._print(self._quoted(f"exit code {result.exit_code}"))
+        if result.exit_code is not None:
+            self._print(self._quoted(f"exit code {result.exit_code}"))
 
     def _build_line(self, line: str, size: int) -> None:
         self._log_size += size
@@ -3295,11 +3434,12 @@ def _parser() -> argparse.ArgumentParser:
         prog="DockerfileEvaluator",
         description="Build a Dockerfile, test the image against a JSON rubric, write a JSON report.",
         epilog="Exit codes: 0 all tests passed; 1 a test did not pass, the build failed or the "
-        "evaluation could not be carried out; 2 wrong usage; 130 interrupted by Ctrl-C.",
+        "evaluation could not be carried out; 2 wrong usage; 130 interrupted by Ctrl-C (143 by SIGTERM, "
+        "129 by SIGHUP).",
     )
     add = parser.add_argument
-    add("--dockerfile", metavar="FILE", help="the Dockerfile to score; required")
-    add("--repo", metavar="NAME", help="names the default rubric, and stands in the report; required")
+    add("--dockerfile", metavar="FILE", help="the Dockerfile to score")
+    add("--repo", metavar="NAME", help="names the default rubric, and stands in the report")
     add("--rubric", metavar="FILE", help="the rubric (default: rubrics/NAME.json)")
     add("--output", metavar="FILE", help="write the JSON report here; missing folders are made")
     add("--verbose", action="store_true", help="show the build log, and each test's command and output")
@@ -3384,7 +3524,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    screen = Screen(sys.stdout, sys.stderr, verbose=arguments.verbose)
+    screen = Screen(sys.stdout, sys.stderr, arguments.dockerfile, verbose=arguments.verbose)
     try:
         with _signals_raised():
             if settings is None:

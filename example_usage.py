@@ -29,7 +29,7 @@ def main() -> int:
         print(f"{row['test_id']:<22} {row['status']:<8} {row['score']:>2} of {row['max_score']}")
     summary = report["summary"]
     score = f"{summary['total_score']:>2} of {summary['max_score']}"
-    print(f"{'score':<22} {summary['success_rate']:<8.0%} {score}")
+    print(f"{'score':<22} {summary['total_score'] / summary['max_score']:<8.0%} {score}")
     return 0 if summary["failed_tests"] == 0 else 1
 
 

@@ -7,6 +7,7 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     faults.json       what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
                       "given": WORD only where the call holds it
     environment.json  what a container's environment holds, beside PATH
+    in_flight.json    how many seconds the engine takes to make a container, even if nobody waits for it
     images/ containers/
 """
 
@@ -129,6 +130,13 @@ def run(words):
     name = found["--name"][0]
     if load("images", tag) is None:
         end(125, stderr=f"docker: Error: No such image: {tag}.")
+    if load("in_flight.json") and os.fork():
+        time.sleep(600)  # the container comes from the engine, whether or not this command still lives
+    elif load("in_flight.json"):
+        os.setsid()
+        time.sleep(load("in_flight.json"))
+        save({"pid": os.getpid(), "labels": labels(found)}, "containers", name)
+        time.sleep(60)
     environment = {"PATH": os.environ["PATH"], **load("environment.json", default={})}
     process = subprocess.Popen(
         [found["--entrypoint"][0], *arguments],

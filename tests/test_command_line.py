@@ -46,9 +46,9 @@ def test_exit_code_and_lines_of_a_pass(fake, arguments, report, capsys):
     assert de.main(arguments(["FROM x"], TRUE)) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert re.fullmatch(r"built \(legacy builder, \d\.\d s\)", lines[0])
+    assert re.fullmatch(r"built: \S+/Dockerfile \(legacy builder, \d\.\d s\)", lines[0])
     assert re.fullmatch(r"passed   run_command_1  1/1  exit code 0  \(0\.\d s\)", lines[1])
-    assert lines[2:] == ["1 of 1 tests passed, score 1 of 1", f"report: {lines[-1][8:]}"]
+    assert lines[2:] == ["1 of 1 tests passed, score 1 of 1 (100%)", f"report: {lines[-1][8:]}"]
     assert report()["summary"]["passed_tests"] == 1
     assert err == ""
 
@@ -59,7 +59,7 @@ def test_exit_code_and_lines_of_a_failure(fake, arguments, report, capsys):
     assert "failed   run_command_1  0/1  exit code 1: why" in out
     assert "  | $ echo why; false\n  | why\n  | exit code 1\n" in out
     assert "  | Step 1/1 : FROM scratch\n" in out
-    assert "not passed:\n  run_command_1: exit code 1: why\n1 of 2 tests passed, score 1 of 2\n" in out
+    assert "not passed:\n  run_command_1: exit code 1: why\n1 of 2 tests passed, score 1 of 2 (50%)\n" in out
 
 
 def test_the_summary_names_what_failed_and_counts_what_did_not_run(fake, arguments, capsys):
@@ -75,7 +75,7 @@ def test_the_summary_names_what_failed_and_counts_what_did_not_run(fake, argumen
         "not passed:",
         "  long: no end within 1 s; the container was killed",
         "  lost: requires unknown test 'nobody'",
-        "0 of 3 tests passed, 1 skipped, score 0 of 3",
+        "0 of 3 tests passed, score 0 of 3 (0%); 1 skipped",
     ]
 
 
@@ -99,7 +99,9 @@ def test_check_names_doubts_and_ends_with_0(fake, rubric, capsys):
     assert de.main(["--check", "--rubric", path]) == 0
     out, err = capsys.readouterr()
     first, last = out.splitlines()
-    assert first.startswith(f"warning: {path}: cannot-fail: tests[0].params.command: ends in '|| true': ")
+    assert first.startswith(
+        f"warning: {path}: cannot-fail: tests[0].params.command 'run_command_1': ends in '|| true': "
+    )
     assert last == f"{path}: 2 tests, 1.5 points, 1 warning"
     assert (err, fake.calls()) == ("", [])
     assert de.main(["--check", "--strict", "--rubric", path]) == 1
@@ -162,16 +164,20 @@ def test_in_github_actions_the_table_is_appended_to_the_steps_summary(
     assert de.main(words) == 1
     assert re.sub(r"\d\.\d s", "", capsys.readouterr().out) == re.sub(r"\d\.\d s", "", plain)
     lines = file.read_text().splitlines()
-    assert lines[:5] == [
-        "before",
-        "### example: 1 of 2 tests passed, score 1 of 2",
+    assert lines[0] == "before"
+    assert re.fullmatch(r"### example\\: .*/Dockerfile", lines[1])
+    assert lines[2:7] == [
+        "",
+        "1 of 2 tests passed, score 1 of 2 (50%)",
         "",
         "| status | test | score | message | seconds |",
         "|---|---|---|---|---|",
     ]
-    assert lines[6].startswith(
+    assert lines[8].startswith(
         r"| failed | run\_command\_2 | 0/1 | exit code 1\: \<img src=x\> \| \*b\* \[x\](http\://y) \`c\` | "
     )
+    assert de.main(arguments(["FROM x", "RUN FAIL"], TRUE)) == 1
+    assert "**build**: docker build failed\\: The command '/bin/sh" in file.read_text()
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
     assert de.main(words) == 1
     assert "the summary cannot be written: Is a directory" in capsys.readouterr().err
@@ -355,8 +361,8 @@ def test_a_signal_during_the_build(fake, arguments, report):
 
 
 def test_a_signal_while_docker_makes_a_container(fake, arguments):
-    """docker's answer comes after the signal; the container must not be left for that."""
-    fake.fault("run", "delay", seconds=2)
+    """The container comes after the signal, from an engine that was asked before; it must not stay."""
+    fake.write("in_flight", 2)
     words = arguments(["FROM x"], ("run_command", {"command": "sleep 600"}))
     process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for(lambda: fake.calls("run"))
@@ -365,6 +371,7 @@ def test_a_signal_while_docker_makes_a_container(fake, arguments):
     time.sleep(2)  # for what docker would make now
     assert process.returncode == 130
     assert fake.left() == []
+    assert fake.calls("container", "rm")
 
 
 def test_a_machine_that_slept_during_a_test_changes_no_verdict(fake, arguments, report):

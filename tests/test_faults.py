@@ -90,6 +90,22 @@ def test_a_failed_build(fake, evaluate):
         ("ERROR: no space left on device\nThe command '/bin/sh -c x' returned a non-zero code: 1", "build"),
         ("The command '/bin/sh -c x' returned a non-zero code: 1\nERROR: no space left on device", "build"),
         ("pull access denied for no-such-image", "build"),
+        (
+            'Error response from daemon: Get "https://registry-1.docker.io/v2/": dial tcp: lookup x: no such host',
+            "engine",
+        ),
+        (
+            'ERROR: failed to solve: x: Head "https://registry-1.docker.io/v2/x/manifests/1": dial tcp: i/o timeout',
+            "engine",
+        ),
+        (
+            'Error response from daemon: Get "https://registry.example/v2/": dial tcp: lookup x: no such host',
+            "build",
+        ),
+        (
+            "Error response from daemon: pull access denied for registry-1.docker.io/timeout, or no such host",
+            "build",
+        ),
     ],
 )
 def test_what_docker_says_of_itself_is_no_failed_build(fake, evaluate, log, kind):
