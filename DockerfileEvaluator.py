@@ -2034,6 +2034,7 @@ class Docker:
     def __enter__(self) -> Docker:
         """Raise EngineError where there is no docker program or no engine."""
         self.engine = self._cli.engine()
+        self._try_run_options()
         now = time.time() + self.engine.clock_offset
         self._labels = self._janitor.labels(now + self._lifetime + MARGIN)
         self._janitor.sweep_dead_runs(now)
@@ -2050,6 +2051,14 @@ class Docker:
     def left(self) -> list[str]:
         """What could not be removed, and why."""
         return self._janitor.left
+
+    def _try_run_options(self) -> None:
+        """Raise EngineError where docker refuses the user's options: else it says so after the build."""
+        if self._run_options:
+            answer = self._cli.ask("run", *self._run_options, "--help")
+            if answer.code != 0:
+                words = shown(" ".join(answer.stderr.split()), 300)
+                raise EngineError(f"docker refuses the run options: {words}")
 
     # The image
 

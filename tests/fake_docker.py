@@ -5,7 +5,7 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
 
     calls.jsonl       the arguments of every call, a line each
     faults.json       what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
-                      "given": WORD only where the call holds it
+                      "given": WORD only where the call holds it; "help": true only where it asks for help
     environment.json  what a container's environment holds, beside PATH
     in_flight.json    how many seconds the engine takes to make a container, even if nobody waits for it
     images/ containers/
@@ -68,11 +68,8 @@ def strike(command):
     """Do the harm that the test asked for at this call."""
     with open(path("calls.jsonl")) as file:
         calls = [json.loads(line) for line in file]
-    nth = sum(1 for call in calls if name_of(call) == command)
     for fault in load("faults.json", default=[]):
-        if fault["on"] not in (command, "*") or fault.get("nth", nth) != nth or nth < fault.get("from", 0):
-            continue
-        if fault.get("given", calls[-1][0]) not in calls[-1]:
+        if not is_meant(fault, command, calls):
             continue
         if fault["do"] == "hang":
             time.sleep(600)
@@ -86,6 +83,18 @@ def strike(command):
             end(fault.get("code", 1), fault.get("stdout", ""), fault.get("stderr", ""))
     if load("lost.json"):
         end(1, stderr=LOST)
+
+
+def is_meant(fault, command, calls):
+    """Whether a fault is to happen at the last of the calls."""
+    asks = calls[-1][-1] == "--help"
+    nth = sum(1 for call in calls if name_of(call) == command and call[-1] != "--help")
+    return (
+        fault["on"] in (command, "*")
+        and fault.get("help", False) == asks
+        and fault.get("nth", nth) == nth >= fault.get("from", 0)
+        and fault.get("given", calls[-1][0]) in calls[-1]
+    )
 
 
 def name_of(call):
@@ -191,7 +200,7 @@ def main(words):
         end(0, "die")
     if words[0] == "ps":
         ps()
-    if words[0] == "run":
+    if words[0] == "run" and words[-1] != "--help":
         run(words[1:])
 
 

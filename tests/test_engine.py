@@ -281,7 +281,12 @@ def test_an_empty_dockerfile(clean_engine, dockerfile, rubric):
 def test_an_option_that_docker_rejects_is_an_error_that_quotes_docker(clean_engine, evaluate, kind, word):
     report = evaluate(["FROM busybox:stable"], HELLO, **{f"{kind}_options": [word]})
     assert report["error"]["kind"] == ("build" if kind == "build" else "engine")
-    assert set(statuses(report).values()) == {"not_run" if kind == "build" else "error"}
+    assert set(statuses(report).values()) == {"not_run"}
+    assert (
+        report["build"]["execution_time"] < 30
+        if kind == "build"
+        else report["build"]["message"] == "not built"
+    )
     assert any(
         words in report["error"]["message"]
         for words in ("unknown flag", "invalid reference", "invalid argument", "requires", "accepts at most")

@@ -265,6 +265,13 @@ def test_an_engine_lost_during_the_tests(fake, evaluate):
     assert report["error"]["kind"] == "engine"
 
 
+def test_a_slow_start_takes_nothing_of_a_tests_time(fake, evaluate):
+    fake.fault("run", "delay", seconds=1.2)
+    report = evaluate(["FROM x"], {"type": "run_command", "params": {"command": "sleep 0.1"}, "timeout": 1})
+    assert statuses(report) == {"run_command_1": "passed"}
+    assert report["test_results"][0]["execution_time"] < 1
+
+
 def test_a_start_that_hangs_is_an_engine_fault(fake, evaluate):
     fake.fault("run", "hang", nth=1)
     report = evaluate(["FROM x"], TRUE, TRUE)
@@ -400,7 +407,7 @@ def test_what_reaches_docker(fake, evaluate):
     evaluate(["FROM x"], TRUE, LOOK, **options)
     build, command, look = (
         fake.calls("build")[0],
-        *sorted(fake.calls("run"), key=lambda call: "--network=none" in call),
+        *sorted(fake.calls("run", "--name"), key=lambda call: "--network=none" in call),
     )
     assert {"--force-rm", "--network=host"} < set(build)
     assert {
@@ -415,6 +422,15 @@ def test_what_reaches_docker(fake, evaluate):
     assert "--network=none" in look
     assert command[command.index("--entrypoint") + 1] == "/bin/sh"
     assert command.index("--memory=1g") < command.index("--label")
+
+
+def test_run_options_that_docker_refuses_are_known_before_the_build(fake, evaluate):
+    fake.fault("run", "fail", code=125, stderr="unknown flag: --memori\n\nUsage:  docker run", help=True)
+    report = evaluate(["FROM x"], TRUE, run_options=["--memori=1"])
+    assert report["error"]["kind"] == "engine"
+    words = "docker refuses the run options: unknown flag: --memori Usage: docker run"
+    assert report["error"]["message"] == words
+    assert fake.calls("build") == []
 
 
 def test_a_users_network_replaces_ours(fake, evaluate):
