@@ -2,7 +2,7 @@
 """Score a Dockerfile against a JSON rubric: build it, test it, report, leave nothing behind.
 
     arguments -> load_rubric -> Rubric -> with Docker(): build -> plan -> check -> docker.run
-              -> Run -> judge -> Verdict -> Result -> summarize -> Report -> JSON, screen
+              -> Run -> judge -> Verdict -> Result -> summarize -> Report -> JSON, JUnit, screen
               -> exit code
 
 One idea carries it: a check is two pure functions around one impure call. `check.script()`
@@ -12,9 +12,10 @@ Rooms, each using only those above it:
 
     1  Vocabulary     the words that the other rooms share
     2  Rubric         JSON to typed tests; every fault named with its place
-    3  Checks         one small class per test type; a new type is added here and nowhere else
+    3  Checks         one small class per test type; a new type is added here and nowhere else;
+                      what is doubtful about a test, by reading its command as a shell would
     4  Docker         the only room that starts a process: image, containers, limits, clean-up
-    5  Report         the summary, the JSON
+    5  Report         the summary; JSON, JUnit, Markdown
     6  Evaluation     the plan, the runner, evaluate()
     7  Command line   arguments, screen, signals; the only room that prints
 
