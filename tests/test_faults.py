@@ -141,6 +141,14 @@ def test_a_build_whose_image_was_not_loaded(fake, evaluate):
     assert "did not load it" in report["error"]["message"]
 
 
+def test_an_image_of_another_run_under_our_tag_is_not_tested(fake, evaluate):
+    fake.write("config", {"Labels": {"io.dockerfile-evaluator.run": "0" * 12}})
+    report = evaluate(["FROM x"], TRUE)
+    assert report["error"]["kind"] == "engine"
+    assert "the engine has no such image" in report["error"]["message"]
+    assert fake.calls("run") == []
+
+
 def test_an_engine_lost_during_the_build(fake, evaluate):
     fake.fault("build", "lose")
     report = evaluate(["FROM x"], TRUE)
