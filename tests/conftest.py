@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -187,6 +188,11 @@ def clean_engine(engine):
     before = census()
     yield
     assert census() == before
+
+
+def pytest_configure():
+    """Hear Ctrl-C, which a shell's background job ignores, and with it all that it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
