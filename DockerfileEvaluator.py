@@ -1542,6 +1542,8 @@ RUN_FLAGS = Flags(
         ("stop-timeout", "--stop-timeout=0"),  # podman's `rm --force` waits that long before it kills
     ),
 )
+# What one container can have at a time, so that the next must wait until this one is gone.
+_EXCLUSIVE = frozenset({"publish", "p", "ip", "ip6", "mac-address"})
 # What crun says where it may not limit, as for a rootless podman (containers/crun#160).
 _NO_LIMITS = "cannot set limits"
 BUILD_ATTEMPTS = 3
@@ -1774,12 +1776,20 @@ class Container(NamedTuple):
     seconds: float
 
 
-class Watch:
-    """The clock of one container: it knows which limit counts now, and whether it is over."""
+def _untold() -> None:
+    """Tell nobody that a check has answered."""
 
-    def __init__(self, marks: Marks, timeout: float) -> None:
+
+class Watch:
+    """The clock of one container: it knows which limit counts now, and whether it is over.
+
+    `answered` is called once, as soon as the end mark is there.
+    """
+
+    def __init__(self, marks: Marks, timeout: float, answered: Callable[[], None]) -> None:
         self._marks = marks
         self._timeout = timeout
+        self._answered = answered
         self._started = time.monotonic()
         self._begun: float | None = None
         self._ended: float | None = None
@@ -1791,6 +1801,7 @@ class Watch:
             self._begun = now
         if self._marks.statuses and self._ended is None:
             self._ended = now
+            self._answered()
         if self._ended is not None:
             return "end" if now - self._ended > END_LIMIT else ""
         if self._begun is not None:
@@ -2156,13 +2167,17 @@ class Docker:
 
     # The containers
 
-    def run(self, script: Script, timeout: float) -> Run:
+    def run(self, script: Script, timeout: float, answered: Callable[[], None]) -> Run:
         """Run a script in a new container; `timeout`, in seconds, counts from its begin mark.
 
-        Raises nothing for what goes wrong: it is in the Run's `ending` and `why`.
+        `answered` is called where the check has come to its end, and only docker's removal of the
+        container is waited for. Raises nothing for what goes wrong: it is in the Run's `ending`
+        and `why`.
         """
+        if _EXCLUSIVE & RUN_FLAGS.given(self._run_options):
+            answered = _untold
         try:
-            container = self._start(script, timeout)
+            container = self._start(script, timeout, answered=answered)
             if not container.marks.begins and not container.overrun:
                 return self._run_again(script, timeout)
             return self._judge(container, timeout)
@@ -2171,12 +2186,21 @@ class Docker:
         except Stopped:
             return Run(NOT_RUN, "the evaluation was interrupted")
 
-    def _start(self, script: Script, timeout: float, *extra: str, keep: bool = False) -> Container:
+    def _start(
+        self,
+        script: Script,
+        timeout: float,
+        *extra: str,
+        keep: bool = False,
+        answered: Callable[[], None] = _untold,
+    ) -> Container:
         """Run one container to its end; it is gone afterwards, unless it is to be kept."""
+        if self._stop.level:
+            raise Stopped
         nonce, name = os.urandom(16).hex(), self._janitor.new_name()
         output, words = Output(script.needles), Output((), CHUNK, 0)
         marks = Marks(nonce.encode(), output)
-        watch = Watch(marks, timeout)
+        watch = Watch(marks, timeout, answered)
         with Process(self._run_command(name, script, nonce, extra, keep=keep), {}) as process:
             self._janitor.expect(name)
             overrun = self._follow(process, marks, words, watch)
@@ -2290,7 +2314,7 @@ class Docker:
         if container.code in (126, 127) and "/bin/sh" in words:
             return Run(FAILED, f"the image has no usable /bin/sh: {words}")
         if _NO_LIMITS in words and not left_out and self._leave_out_limit(words):
-            return self.run(script, timeout)
+            return self.run(script, timeout, _untold)
         if self._inspect_image() is None:
             raise EngineError("the image that was built is gone from the engine")
         return self._try_without_user(script, timeout, words)
@@ -2812,11 +2836,22 @@ def _circle(test: Test, rest: Sequence[Test]) -> str:
 
 
 class Runner:
-    """Run the tests of a plan: what only looks before commands, each after its requirements."""
+    """Run the tests of a plan: what only looks before commands, each after its requirements.
+
+    A check that has answered makes room for the next one; docker may still be removing its
+    container then, and its verdict is not known yet.
+    """
 
     def __init__(
-        self, the_plan: Plan, run: Callable[[Script, float], Run], stop: Stop, jobs: int, observer: Observer
+        self,
+        the_plan: Plan,
+        run: Callable[[Script, float, Callable[[], None]], Run],
+        stop: Stop,
+        jobs: int,
+        observer: Observer,
     ) -> None:
+        from queue import SimpleQueue
+
         self._plan = the_plan
         self._run_script = run
         self._stop = stop
@@ -2827,7 +2862,10 @@ class Runner:
         self._looks: collections.deque[Test] = collections.deque()
         self._commands: collections.deque[Test] = collections.deque()
         self._alone: collections.deque[Test] = collections.deque()
-        self._running: dict[Any, tuple[Test, bool]] = {}
+        self._again: set[str] = set()  # what ran out of time beside others, and is to be alone
+        self._running: dict[str, Test] = {}
+        self._checking: dict[str, Test] = {}  # those of them that have not answered yet
+        self._news: SimpleQueue[tuple[Test, Any]] = SimpleQueue()  # a future where all is over
         self._faults = 0
         self.results: dict[str, Result] = {}
 
@@ -2836,14 +2874,13 @@ class Runner:
         from concurrent import futures
 
         self._queue_all()
-        with futures.ThreadPoolExecutor(max(LOOKS_AT_ONCE, self._jobs)) as pool:
+        # As many containers may be on their way out as are at work, so that they do not pile up.
+        with futures.ThreadPoolExecutor(2 * max(LOOKS_AT_ONCE, self._jobs)) as pool:
             while True:
                 self._start_ready(pool)
                 if not self._running:
                     break
-                done, _ = futures.wait(self._running, return_when=futures.FIRST_COMPLETED)
-                for future in done:
-                    self._take(future)
+                self._hear(*self._news.get())
         for test in self._plan.order:
             if test.id not in self.results:
                 self._settle(test, Run(NOT_RUN, self._why_not_run()))
@@ -2865,33 +2902,49 @@ class Runner:
         (self._looks if test.check.looks_only else self._commands).append(test)
 
     def _start_ready(self, pool: Any) -> None:
-        while True:
-            ready = self._next()
-            if ready is None or self._stop.level or self._faults >= FAULTS_IN_A_ROW:
+        while not self._stop.level and self._faults < FAULTS_IN_A_ROW:
+            test = self._next()
+            if test is None:
                 return
-            test, alone = ready
+            self._running[test.id] = self._checking[test.id] = test
             self._observer.started(test)
-            future = pool.submit(self._run_script, test.check.script(), test.timeout)
-            self._running[future] = (test, alone)
+            answered = functools.partial(self._news.put, (test, None))
+            future = pool.submit(self._run_script, test.check.script(), test.timeout, answered)
+            future.add_done_callback(functools.partial(self._tell_end, test))
 
-    def _next(self) -> tuple[Test, bool] | None:
-        """Take the next test that may start now; True with it where it must be alone."""
-        looking = sum(1 for test, _ in self._running.values() if test.check.looks_only)
-        alone = any(alone for _, alone in self._running.values())
-        if self._looks and not alone and looking < LOOKS_AT_ONCE:
-            return self._looks.popleft(), False
-        if self._looks or looking or alone:
+    def _tell_end(self, test: Test, future: Any) -> None:
+        self._news.put((test, future))
+
+    def _next(self) -> Test | None:
+        """Take the next test that may start now."""
+        looking = sum(1 for test in self._checking.values() if test.check.looks_only)
+        if self._looks:
+            return self._looks.popleft() if looking < LOOKS_AT_ONCE else None
+        if self._looks_may_come():
             return None
         if self._commands:
-            return (self._commands.popleft(), False) if len(self._running) < self._jobs else None
+            return self._commands.popleft() if len(self._checking) < self._jobs else None
         if self._alone and not self._running:
-            return self._alone.popleft(), True
+            return self._alone.popleft()
         return None
 
-    def _take(self, future: Any) -> None:
-        test, alone = self._running.pop(future)
-        run = future.result()
-        if run.ending == TIMEOUT and self._jobs > 1 and not alone and not test.check.looks_only:
+    def _looks_may_come(self) -> bool:
+        """Whether a test that looks, and comes before commands, is under way or about to be ready."""
+        ending = self._running.keys() - self._checking.keys()
+        coming = (test for name in ending for test in self._dependents[name])
+        return any(test.check.looks_only for test in (*self._running.values(), *coming))
+
+    def _hear(self, test: Test, future: Any) -> None:
+        """Make room for the next test where one has answered, and take its end."""
+        self._checking.pop(test.id, None)
+        if future is not None:
+            del self._running[test.id]
+            self._take(test, future.result())
+
+    def _take(self, test: Test, run: Run) -> None:
+        beside_others = self._jobs > 1 and not test.check.looks_only and test.id not in self._again
+        if run.ending == TIMEOUT and beside_others:
+            self._again.add(test.id)
             self._alone.append(test)  # a busy machine is no verdict
             return
         self._faults = self._faults + 1 if run.ending == ERROR else 0

@@ -493,3 +493,16 @@ def test_options_that_would_break_us_are_wrong_usage(evaluate, kind, word):
 def test_other_options_are_handed_on(fake, evaluate, word):
     evaluate(["FROM x"], TRUE, run_options=[word])
     assert word in fake.calls("run")[0]
+
+
+@pytest.mark.parametrize(
+    ("option", "early"), [("--memory=1g", True), ("--publish=80:80", False), ("-p=80:80", False)]
+)
+def test_a_port_is_free_again_before_the_next_container_wants_it(fake, evaluate, monkeypatch, option, early):
+    told = []
+    hear = de.Runner._hear
+    monkeypatch.setattr(
+        de.Runner, "_hear", lambda runner, test, future: (told.append(future), hear(runner, test, future))
+    )
+    assert evaluate(["FROM x"], TRUE, run_options=[option])["summary"]["passed_tests"] == 1
+    assert (None in told) is early

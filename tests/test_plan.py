@@ -28,23 +28,38 @@ def make(name, *requires, looks=False, timeout=1.0):
 
 
 class Engine:
-    """Runs scripts by noting them; `runs` says how each ends, in turn."""
+    """Runs scripts by noting them; `runs` says how each ends, in turn.
 
-    def __init__(self, **runs):
+    `remove` ends a container, and `slow` names the one check that takes longer than the others.
+    """
+
+    def __init__(self, remove=None, slow=None, **runs):
+        self.slow = slow
         self.runs = {name: list(endings) for name, endings in runs.items()}
+        self.remove = remove or (lambda name: None)
         self.lock = threading.Lock()
         self.order, self.now, self.together = [], set(), []
+        self.containers = 0
+        self.most_containers = 0
 
-    def run(self, script, timeout):
+    def run(self, script, timeout, answered):
         name = script.arguments[0]
         with self.lock:
             self.order.append(name)
             self.now.add(name)
             self.together.append(frozenset(self.now))
-        time.sleep(0.01)
+            self.containers += 1
+            self.most_containers = max(self.most_containers, self.containers)
+        time.sleep(0.2 if name == self.slow else 0.01)
         with self.lock:
             self.now.discard(name)
-            return self.runs.get(name, [FINE]).pop(0) if self.runs.get(name) else FINE
+            ending = self.runs[name].pop(0) if self.runs.get(name) else FINE
+        if ending.ending == de.FINISHED:
+            answered()
+            self.remove(name)
+        with self.lock:
+            self.containers -= 1
+        return ending
 
 
 FINE, BAD = de.Run(de.FINISHED, status=0), de.Run(de.FINISHED, status=1)
@@ -129,12 +144,44 @@ def test_thousands_of_tests_in_chains_and_diamonds_are_planned_at_once():
 def test_what_only_looks_overlaps_and_comes_before_commands(monkeypatch):
     monkeypatch.setattr(de, "LOOKS_AT_ONCE", 3)
     looks = [make(f"look{i}", looks=True) for i in range(9)]
-    engine = Engine()
+    engine = Engine(slow="look8")
     run([make("command1"), *looks, make("command2")], engine, jobs=2)
     assert max(len(together) for together in engine.together) == 3
     assert set(engine.order[-2:]) == {"command1", "command2"}
     for together in engine.together:
         assert not ({"command1", "command2"} & together and any(name.startswith("look") for name in together))
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["looks", "commands"])
+def test_the_next_check_starts_while_docker_removes_the_container_of_the_last(monkeypatch, looks):
+    monkeypatch.setattr(de, "LOOKS_AT_ONCE", 1)
+
+    def remove(name):
+        """Take until the next check has begun, which would be for ever if that waited for this."""
+        deadline = time.monotonic() + 10
+        while name == "a" and "b" not in engine.order:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    engine = Engine(remove)
+    assert run([make(name, looks=looks) for name in "abc"], engine) == dict.fromkeys("abc", "passed")
+    assert max(map(len, engine.together)) == 1
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["looks", "commands"])
+def test_containers_do_not_pile_up_where_docker_removes_slowly(monkeypatch, looks):
+    monkeypatch.setattr(de, "LOOKS_AT_ONCE", 1)
+    engine = Engine(lambda name: time.sleep(0.1))
+    run([make(name, looks=looks) for name in "abcdefgh"], engine)
+    assert engine.most_containers == 2
+
+
+@pytest.mark.parametrize("first_looks", [True, False], ids=["a look", "a command"])
+def test_no_command_overtakes_a_look_whose_requirement_is_about_to_be_known(first_looks):
+    tests = [make("first", looks=first_looks), make("command"), make("look", "first", looks=True)]
+    engine = Engine(lambda name: time.sleep(0.1))
+    run(tests, engine)
+    assert engine.order == ["first", "look", "command"]
 
 
 def test_commands_run_one_at_a_time_unless_asked():
@@ -147,21 +194,21 @@ def test_commands_run_one_at_a_time_unless_asked():
 
 
 def test_a_timeout_on_a_busy_machine_is_tried_again_alone():
-    engine = Engine(slow=[LATE, FINE], stuck=[LATE, LATE])
-    tests = [make("slow"), make("stuck"), make("after", "slow"), make("other")]
+    engine = Engine(late=[LATE, FINE], stuck=[LATE, LATE])
+    tests = [make("late"), make("stuck"), make("after", "late"), make("other")]
     assert run(tests, engine, jobs=4) == {
-        "slow": "passed",
+        "late": "passed",
         "stuck": "timeout",
         "after": "passed",
         "other": "passed",
     }
-    again = [together for together, name in zip(engine.together, engine.order) if name == "slow"][1]
-    assert again == {"slow"}
+    again = [together for together, name in zip(engine.together, engine.order) if name == "late"][1]
+    assert again == {"late"}
 
 
 def test_a_timeout_of_a_command_that_was_alone_stands():
-    engine = Engine(slow=[LATE, FINE])
-    assert run([make("slow")], engine) == {"slow": "timeout"}
+    engine = Engine(late=[LATE, FINE])
+    assert run([make("late")], engine) == {"late": "timeout"}
 
 
 def test_two_engine_faults_in_a_row_end_the_evaluation():
@@ -177,10 +224,10 @@ def test_a_stop_leaves_the_rest_not_run():
     engine.runs["b"] = [de.Run(de.NOT_RUN, "interrupted")]
     original = engine.run
 
-    def run_and_stop(script, timeout):
+    def run_and_stop(script, timeout, answered):
         if script.arguments[0] == "b":
             stop.ask()
-        return original(script, timeout)
+        return original(script, timeout, answered)
 
     engine.run = run_and_stop
     found = run([make("a"), make("b"), make("c", "b"), make("d")], engine, stop=stop)
