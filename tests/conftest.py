@@ -8,12 +8,13 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
-from engine import census, engine_answers, find_buildkit
+from engine import PrivateEngine, census, engine_answers, find_buildkit
 
 import DockerfileEvaluator as de
 
@@ -188,6 +189,25 @@ def clean_engine(engine):
     before = census()
     yield
     assert census() == before
+
+
+@pytest.fixture(scope="module")
+def private_engine(engine, tmp_path_factory):
+    """Return a maker of engines that a test may harm; each has busybox:stable."""
+    if os.getuid() or not shutil.which("dockerd"):
+        reason = "a private engine needs root and dockerd"
+        pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
+    saved = subprocess.run(["docker", "save", "busybox:stable"], stdout=subprocess.PIPE, check=True).stdout
+    with contextlib.ExitStack() as stack:
+
+        def make():
+            private = PrivateEngine(tmp_path_factory.mktemp("e"))
+            private.start()
+            stack.callback(private.stop)
+            private.load(saved)
+            return private
+
+        yield make
 
 
 def pytest_configure():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+import time
+from pathlib import Path
+from typing import Any
 
 
 def docker(*words: str) -> str:
@@ -48,3 +49,50 @@ def find_buildkit(folder: Path) -> str:
             if tried.returncode == 0 and b"#1 " in tried.stderr:
                 return candidate
     return ""
+
+
+class PrivateEngine:
+    """A dockerd of our own, without a network, that can be killed, frozen and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.host = f"unix://{folder}/docker.sock"
+        self.process: Any = None
+
+    def start(self) -> None:
+        self.forget_containerd()
+        # Namespaces of its own: a second dockerd would delete the first one's network bridge, and its
+        # mounts would outlive a kill.
+        words = ["unshare", "--net", "--mount", "dockerd", "--host", self.host]
+        words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
+        words += [f"--pidfile={self.folder}/pid", "--bridge=none", "--iptables=false", "--ip-forward=false"]
+        with open(f"{self.folder}/log", "ab") as log:
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while subprocess.run(["docker", "--host", self.host, "version"], capture_output=True).returncode:
+            assert time.monotonic() < deadline, "the private engine did not start"
+            time.sleep(0.1)
+
+    def forget_containerd(self) -> None:
+        """Remove the traces of a killed engine's containerd, for which a new one would wait in vain."""
+        for file in Path(self.folder).glob("exec/**/containerd.pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+            file.unlink()
+
+    def load(self, saved: bytes) -> None:
+        """Take images from `docker save`."""
+        words = ["docker", "--host", self.host, "load", "--quiet"]
+        subprocess.run(words, input=saved, check=True, stdout=subprocess.DEVNULL)
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        self.process.wait(60)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
-from conftest import ENGINE_REQUIRED, statuses
+from conftest import statuses
 from engine import census, docker
 
 import DockerfileEvaluator as de
@@ -22,81 +19,9 @@ AFTER = {"id": "after", "type": "run_command", "params": {"command": "true"}}
 LAST = {"id": "last", "type": "run_command", "params": {"command": "true"}}
 
 
-class PrivateEngine:
-    """A dockerd of our own, without a network, that can be killed, frozen and started again."""
-
-    def __init__(self, folder) -> None:
-        self.folder = folder
-        self.host = f"unix://{folder}/docker.sock"
-        self.process = None
-
-    def start(self) -> None:
-        self.forget_containerd()
-        # Namespaces of its own: a second dockerd would delete the first one's network bridge, and its
-        # mounts would outlive a kill.
-        words = [
-            "unshare",
-            "--net",
-            "--mount",
-            "dockerd",
-            "--data-root",
-            f"{self.folder}/data",
-            "--exec-root",
-            f"{self.folder}/exec",
-            "--host",
-            self.host,
-        ]
-        words += [
-            "--pidfile",
-            f"{self.folder}/pid",
-            "--bridge",
-            "none",
-            "--iptables=false",
-            "--ip-forward=false",
-        ]
-        with open(f"{self.folder}/log", "ab") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 60
-        while subprocess.run(["docker", "--host", self.host, "version"], capture_output=True).returncode:
-            assert time.monotonic() < deadline, "the private engine did not start"
-            time.sleep(0.1)
-
-    def forget_containerd(self) -> None:
-        """Remove the traces of a killed engine's containerd, for which a new one would wait in vain."""
-        for file in Path(self.folder).glob("exec/**/containerd.pid"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(file.read_text()), signal.SIGKILL)
-            file.unlink()
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> None:
-        self.signal(signal.SIGCONT)
-        self.signal(signal.SIGTERM)
-        self.process.wait(60)
-
-
 @pytest.fixture(scope="module")
-def private(tmp_path_factory):
-    if os.getuid() or not shutil.which("dockerd"):
-        reason = "a private engine needs root and dockerd"
-        pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
-    engine = PrivateEngine(tmp_path_factory.mktemp("e"))
-    saved = subprocess.run(["docker", "save", "busybox:stable"], stdout=subprocess.PIPE, check=True).stdout
-    engine.start()
-    subprocess.run(
-        ["docker", "--host", engine.host, "load", "--quiet"],
-        input=saved,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    yield engine
-    engine.stop()
+def private(private_engine):
+    return private_engine()
 
 
 @pytest.fixture(autouse=True)
