@@ -131,7 +131,7 @@ def _read(row: str, path: str) -> Cell:
     if not error and not float(summary["max_score"]) > 0:
         raise ValueError("a rubric without points gives no score")
     return Cell(
-        row=row,
+        row=_text(row),
         repo=_text(report["repo"]),
         file=path,
         end=end,
@@ -275,19 +275,19 @@ CSV_FIELDS = ("row", "repo", "end", "score", "max_score", "passed", "total", "st
 
 
 def as_csv(board: Board) -> str:
-    """Return a line for each report; no cell begins as a formula does (OWASP, CSV injection)."""
+    """Return a line for each report; what is no score has none, so that no mean counts it."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(CSV_FIELDS)
     for cell in board.cells.values():
-        values = [getattr(cell, field) for field in CSV_FIELDS]
-        writer.writerow(
-            [f"'{v}" if isinstance(v, str) and re.match(r"\s*[=+\-@|%]", v) else v for v in values]
-        )
+        unknown = () if cell.end == SCORED else ("score", "passed")
+        values = ("" if field in unknown else getattr(cell, field) for field in CSV_FIELDS)
+        writer.writerow(_no_formula(value) for value in values)
     return out.getvalue()
 
 
 def _no_formula(value: Any) -> Any:
+    """Return a value that no spreadsheet takes for a formula (OWASP, CSV injection)."""
     return f"'{value}" if isinstance(value, str) and re.match(r"\s*[=+\-@|%]", value) else value
 
 
@@ -456,6 +456,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--markdown", metavar="FILE", help="write a Markdown table")
     parser.add_argument("--compare", nargs=2, metavar="ROW", help="print what one passes, the other not")
     arguments = parser.parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # names and messages come in any script
     cells, left_out = read_reports(arguments.reports)
     for line in left_out:
         print(f"left out: {_text(line)}", file=sys.stderr)

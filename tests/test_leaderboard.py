@@ -211,6 +211,24 @@ def test_csv_holds_no_formula(folder, tmp_path):
     assert {line["end"] for line in lines} == {"engine fault"}
 
 
+def test_csv_has_no_score_where_there_is_none(folder, tmp_path):
+    run(fill(folder), "--csv", str(tmp_path / "x.csv"))
+    lines = csv.DictReader((tmp_path / "x.csv").open(newline=""))
+    found = {(line["row"], line["repo"]): (line["end"], line["score"], line["passed"]) for line in lines}
+    assert found["good", "lib"] == ("scored", "1.0", "1")
+    assert found["poor", "lib"] == ("build failed", "", "")
+    assert found["sick", "app"] == ("engine fault", "", "")
+
+
+def test_names_that_a_terminal_cannot_show_or_obeys_are_replaced(folder, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    folder("\x1b[31mmodèle/r", report(row("a"), repo="dépôt"))
+    code, out, err = run(folder.root)
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out
+    assert "?[31mmod?le" in out
+
+
 def test_markdown_is_a_table_that_text_cannot_leave(folder, tmp_path):
     folder("a|b*c*/r", report(row("a"), repo="<b>|`x`"))
     run(folder.root, "--markdown", str(tmp_path / "x.md"))
