@@ -1546,10 +1546,13 @@ RUN_FLAGS = Flags(
 _EXCLUSIVE = frozenset({"publish", "p", "ip", "ip6", "mac-address"})
 # What crun says where it may not limit, as for a rootless podman (containers/crun#160).
 _NO_LIMITS = "cannot set limits"
-BUILD_ATTEMPTS = 3
+BUILD_ATTEMPTS = 5
 _LAYER_KEEPERS = ("legacy", "buildah")  # builders whose cache is images without a name
 _FROM_STEP = r"^(?:Step \d+/\d+ |(?:\[\d+/\d+\] )?STEP \d+/\d+): FROM "
-_LOST_LAYER = re.compile("^(Error response from daemon: )?No such image: sha256:[0-9a-f]{64}$")
+# How the legacy builder ends where somebody removed a layer that it was to build on (moby, image/store.go).
+_LOST_LAYER = re.compile(
+    "(No such image:|unknown parent image ID|failed to get digest) sha256:[0-9a-f]{64}|layer does not exist$"
+)
 BUILD_FLAGS = Flags(
     ("tag", "file", "iidfile", "quiet", "output", "load", "push", "help"),
     {"t": "tag", "f": "file", "q": "quiet", "o": "output"},
@@ -2084,7 +2087,7 @@ class Docker:
         started = time.monotonic()
         for _ in range(BUILD_ATTEMPTS):
             build = self._build(dockerfile, context, limit - (time.monotonic() - started), watch)
-            if build.kind != "build" or not _LOST_LAYER.search(_last_words(build.log)):
+            if build.kind != "build" or not _LOST_LAYER.search(last_line(build.log)):
                 break
         if build.kind == "build_timeout":
             build = build._replace(message=f"the build took over {limit:g} s and was stopped")
