@@ -2164,8 +2164,10 @@ class Docker:
         """Tell of the builder's remains; whose they are cannot be told, so they stay."""
         count = len(self._janitor.unnamed_images() - self._unnamed)
         if count:
-            text = f"{count} new images without a name, which the builder keeps as its cache"
-            advice = "`docker image prune` removes all such images of the engine"
+            text = (
+                f"new images without a name, other builds' among them: {count}; they are the builder's cache"
+            )
+            advice = "`docker image prune` removes all such images, best while nothing is built"
             self.notes.append(Finding("cached-layers", "engine", f"{text}; {advice}"))
 
     # The containers

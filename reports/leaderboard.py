@@ -58,6 +58,7 @@ class Cell(NamedTuple):
     total: int
     message: str
     started: str
+    rubric: str
     tests: Sequence[Row]
 
     @property
@@ -141,6 +142,7 @@ def _read(row: str, path: str) -> Cell:
         total=int(summary["total_tests"]),
         message=_text(error["message"]) if error else "",
         started=str(report["environment"]["started_at"]),
+        rubric=str(report["environment"]["rubric_sha256"]),
         tests=tuple(_test(test) for test in report["test_results"]),
     )
 
@@ -198,6 +200,15 @@ class Board:
     def cell(self, row: str, repo: str) -> Cell | None:
         """Return the cell, None where nothing was evaluated."""
         return self.cells.get((row, repo))
+
+    def cautions(self) -> list[str]:
+        """Name the columns whose scores cannot be compared, since they rest on different rubrics."""
+        rubrics = {repo: {c.rubric for c in self.cells.values() if c.repo == repo} for repo in self.repos}
+        return [
+            f"{repo}: scored by {len(found)} different rubrics, so its scores do not compare"
+            for repo, found in rubrics.items()
+            if len(found) > 1
+        ]
 
     def table(self) -> list[list[str]]:
         """Return the whole as cells of text, the title row first."""
@@ -292,12 +303,15 @@ def _no_formula(value: Any) -> Any:
 
 
 def compare(board: Board, first: str, second: str) -> str:
-    """Say test by test what one row passes and the other does not."""
+    """Say test by test what one row passes and the other does not, and why one was not scored."""
     lines = []
     for repo in board.repos:
         ours, theirs = board.cell(first, repo), board.cell(second, repo)
         lines += [f"{repo}: {first} {cell_words(ours)}, {second} {cell_words(theirs)}"]
-        if ours and theirs:
+        both = [cell for cell in (ours, theirs) if cell]
+        unscored = [cell for cell in both if cell.end != SCORED]
+        lines += [f"  {cell.row}: {cell.message}" for cell in unscored]
+        if ours and theirs and not unscored:
             lines += _differences(ours, theirs)
             lines += _differences(theirs, ours)
     return "\n".join(lines) + "\n"
@@ -359,13 +373,14 @@ def as_html(board: Board, title: str = "Leaderboard") -> str:
     numbers = {key: f"r{at}" for at, key in enumerate(sorted(board.cells))}
     room = HTML_LIMIT // max(len(board.cells), 1) - 250  # for a report's place in the table
     sections = "".join(_section(cell, numbers[key], room) for key, cell in sorted(board.cells.items()))
+    cautions = "".join(f"<p><strong>{_safe(caution)}.</strong></p>" for caution in board.cautions())
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{_safe(title)}</title>'
         '<meta name="viewport" content="width=device-width">'
         f"<style>{_STYLE}</style><h1>{_safe(title)}</h1>"
         f"<p>{len(board.cells)} reports. A cell has the share of points and the tests passed; it opens its "
         "tests. Means rest on scored evaluations alone; others are counted beside them.</p>"
-        f'<div class="board"><table id="board">{_head(board)}<tbody>'
+        f'{cautions}<div class="board"><table id="board">{_head(board)}<tbody>'
         + "".join(_line(board, row, numbers) for row in board.rows)
         + f"</tbody>{_foot(board)}</table></div>{sections}<script>{_SCRIPT}</script></html>\n"
     )
@@ -466,6 +481,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("no report is left", file=sys.stderr)
         return 1
     board = Board(cells)
+    for line in board.cautions():
+        print(f"caution: {line}", file=sys.stderr)
     unknown = [row for row in arguments.compare or () if row not in board.means]
     if unknown:
         parser.error(f"no row {unknown[0]!r}; there are: {', '.join(board.rows)}")

@@ -194,11 +194,23 @@ def test_two_rows_are_compared_test_by_test(folder):
         "app: good 100% 4/4 (2 of 2), poor 25% 1/4 (1 of 2)",
         "  only good passes b; poor: failed: exit code 1: no",
         "lib: good 25% 1/4 (1 of 2), poor build failed",
-        "  only good passes a; poor: not_run: exit code 0",
+        "  poor: why",
     ]
     code, _, err = run(folder.root, "--compare", "good", "nobody")
     assert code == 2
     assert "no row 'nobody'; there are: good, poor, sick" in err
+
+
+def test_columns_that_rest_on_different_rubrics_are_named(folder, tmp_path):
+    other = report(row("a"), row("b"))
+    other["environment"]["rubric_sha256"] = "1" * 64
+    fill(folder)
+    folder("late/app", other)
+    words = "app: scored by 2 different rubrics, so its scores do not compare"
+    code, out, err = run(folder.root, "--html", str(tmp_path / "x.html"))
+    assert (code, err) == (0, f"caution: {words}\n")
+    assert "late" in out
+    assert words in (tmp_path / "x.html").read_text()
 
 
 def test_csv_holds_no_formula(folder, tmp_path):
