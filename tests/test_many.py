@@ -91,7 +91,7 @@ def test_the_loop_over_a_tree_is_killed_in_the_middle_and_resumes(fake, project)
     assert fake.left() == []
 
 
-@pytest.mark.parametrize("awkward", ['with "quotes"', "it's", "back\\slash", "$(touch pwned) `x` *"])
+@pytest.mark.parametrize("awkward", ['with "quotes"', "it's", "back\\tslash", "$(touch pwned) `x` *"])
 def test_the_loop_over_a_tree_takes_any_name(fake, project, awkward):
     file = project / "artifacts" / awkward / "prompt 1" / "app.dockerfile"
     file.parent.mkdir(parents=True)
@@ -99,6 +99,7 @@ def test_the_loop_over_a_tree_takes_any_name(fake, project, awkward):
     done = subprocess.run(["sh", "-c", TREE], capture_output=True, timeout=60)
     report = project / "reports" / awkward / "prompt 1" / "app.json"
     assert (passed(report), done.stderr) == (2, b"")
+    assert done.stdout.decode() == f"{awkward}/prompt 1/app: 2 of 2 tests passed, score 2 of 2 (100%)\n"
     assert not list(project.rglob("pwned"))
 
 
