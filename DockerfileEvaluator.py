@@ -1549,9 +1549,11 @@ _NO_LIMITS = "cannot set limits"
 BUILD_ATTEMPTS = 5
 _LAYER_KEEPERS = ("legacy", "buildah")  # builders whose cache is images without a name
 _FROM_STEP = r"^(?:Step \d+/\d+ |(?:\[\d+/\d+\] )?STEP \d+/\d+): FROM "
-# How the legacy builder ends where somebody removed a layer that it was to build on (moby, image/store.go).
+# How the legacy builder (moby, image/store.go) and buildah end where somebody removed a layer on which
+# they were to build.
 _LOST_LAYER = re.compile(
-    "(No such image:|unknown parent image ID|failed to get digest) sha256:[0-9a-f]{64}|layer does not exist$"
+    "(No such image:|unknown parent image ID|failed to get digest) sha256:[0-9a-f]{64}"
+    "|layer does not exist$|layer not known$"
 )
 BUILD_FLAGS = Flags(
     ("tag", "file", "iidfile", "quiet", "output", "load", "push", "help"),
@@ -2080,9 +2082,9 @@ class Docker:
     def build(self, dockerfile: str, context: str, limit: float, watch: Callable[[bytes], None]) -> Build:
         """Build the image; `watch` gets the log in pieces, `limit` is in seconds.
 
-        With the legacy builder, the clean-up of another run of the same Dockerfile can take a
-        layer from under a build, which is then tried again. Raises EngineError where the engine
-        is lost on the way, and Stopped.
+        With the legacy builder and podman's, the clean-up of another run of the same Dockerfile,
+        or one that begins alike, can take a layer from under a build, which is then tried again.
+        Raises EngineError where the engine is lost on the way, and Stopped.
         """
         started = time.monotonic()
         for _ in range(BUILD_ATTEMPTS):
