@@ -516,3 +516,11 @@ def test_a_port_is_free_again_before_the_next_container_wants_it(fake, evaluate,
     )
     assert evaluate(["FROM x"], TRUE, run_options=[option])["summary"]["passed_tests"] == 1
     assert (None in told) is early
+
+
+def test_no_container_is_started_once_somebody_asked_for_the_end(fake):
+    stop = de.Stop()
+    docker = de.Docker("docker", stop)
+    stop.ask()
+    assert docker.run(de.Script(":", (), (), looks_only=True), 1.0, lambda: None).ending == de.NOT_RUN
+    assert fake.calls("run") == []
