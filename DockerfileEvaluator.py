@@ -51,7 +51,6 @@ from typing import (
     Iterator,
     Mapping,
     NamedTuple,
-    NoReturn,
     Pattern,
     Sequence,
     TextIO,
@@ -420,9 +419,18 @@ def load_rubric(path: str, kinds: Mapping[str, Callable[[Fields], Check]]) -> Ru
     items = top.get("tests", REQUIRED, "a list of tests that is not empty", _is_filled_list)
     tests = [] if items is REQUIRED else _tests(items, kinds, faults)
     top.close()
+    if not faults and not _adds_up(tests):
+        top.fault("tests", "expected scores whose sum is a finite number")
     if faults:
         raise RubricError("\n".join(f"{path}: {fault}" for fault in faults))
     return Rubric(path, hashlib.sha256(data).hexdigest(), repo, tuple(tests))
+
+
+def _adds_up(tests: Sequence[Test]) -> bool:
+    try:
+        return math.isfinite(sum(float(test.score) for test in tests))
+    except OverflowError:
+        return False
 
 
 def _read_bytes(path: str) -> bytes:
@@ -1542,8 +1550,8 @@ RUN_FLAGS = Flags(
         ("stop-timeout", "--stop-timeout=0"),  # podman's `rm --force` waits that long before it kills
     ),
 )
-# What one container can have at a time, so that the next must wait until this one is gone.
-_EXCLUSIVE = frozenset({"publish", "p", "ip", "ip6", "mac-address"})
+# What only one container at a time can have: a port of the host, an address.
+_EXCLUSIVE = re.compile("(-p|--publish|--ip6?|--mac-address)(?![a-z-])|--net(work)?=.*(ip6?|mac-address)=")
 # What crun says where it may not limit, as for a rootless podman (containers/crun#160).
 _NO_LIMITS = "cannot set limits"
 BUILD_ATTEMPTS = 5
@@ -2043,6 +2051,7 @@ class Docker:
         self._unnamed: set[str] = set()
         self._left_out: tuple[str, ...] = ()  # of our defaults for `docker run`
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # held by the one container that has what only one can have
         self.tag = f"{REPOSITORY}:{run}"
         self.engine: Engine | None = None
         self.image: Image | None = None
@@ -2181,17 +2190,20 @@ class Docker:
         container is waited for. Raises nothing for what goes wrong: it is in the Run's `ending`
         and `why`.
         """
-        if _EXCLUSIVE & RUN_FLAGS.given(self._run_options):
-            answered = _untold
+        exclusive = any(map(_EXCLUSIVE.match, self._run_options))
         try:
-            container = self._start(script, timeout, answered=answered)
-            if not container.marks.begins and not container.overrun:
-                return self._run_again(script, timeout)
-            return self._judge(container, timeout)
+            with self._turn if exclusive else contextlib.nullcontext():
+                return self._run_anew(script, timeout, answered)
         except EngineError as error:
             return Run(ERROR, str(error))
         except Stopped:
             return Run(NOT_RUN, "the evaluation was interrupted")
+
+    def _run_anew(self, script: Script, timeout: float, answered: Callable[[], None] = _untold) -> Run:
+        container = self._start(script, timeout, answered=answered)
+        if not container.marks.begins and not container.overrun:
+            return self._run_again(script, timeout)
+        return self._judge(container, timeout)
 
     def _start(
         self,
@@ -2321,7 +2333,7 @@ class Docker:
         if container.code in (126, 127) and "/bin/sh" in words:
             return Run(FAILED, f"the image has no usable /bin/sh: {words}")
         if _NO_LIMITS in words and not left_out and self._leave_out_limit(words):
-            return self.run(script, timeout, _untold)
+            return self._run_anew(script, timeout)
         if self._inspect_image() is None:
             raise EngineError("the image that was built is gone from the engine")
         return self._try_without_user(script, timeout, words)
@@ -2881,8 +2893,7 @@ class Runner:
         from concurrent import futures
 
         self._queue_all()
-        # As many containers may be on their way out as are at work, so that they do not pile up.
-        with futures.ThreadPoolExecutor(2 * max(LOOKS_AT_ONCE, self._jobs)) as pool:
+        with futures.ThreadPoolExecutor(LOOKS_AT_ONCE + self._jobs + 2) as pool:
             while True:
                 self._start_ready(pool)
                 if not self._running:
@@ -2924,16 +2935,24 @@ class Runner:
 
     def _next(self) -> Test | None:
         """Take the next test that may start now."""
-        looking = sum(1 for test in self._checking.values() if test.check.looks_only)
         if self._looks:
-            return self._looks.popleft() if looking < LOOKS_AT_ONCE else None
+            return self._looks.popleft() if self._has_room(LOOKS_AT_ONCE, looks=True) else None
         if self._looks_may_come():
             return None
         if self._commands:
-            return self._commands.popleft() if len(self._checking) < self._jobs else None
+            return self._commands.popleft() if self._has_room(self._jobs, looks=False) else None
         if self._alone and not self._running:
             return self._alone.popleft()
         return None
+
+    def _has_room(self, limit: int, *, looks: bool) -> bool:
+        """Whether one more look or command may start; one container more is then on its way out at most.
+
+        Where docker removes slowly, more of them would only wait for each other.
+        """
+        checking = sum(1 for test in self._checking.values() if test.check.looks_only == looks)
+        running = sum(1 for test in self._running.values() if test.check.looks_only == looks)
+        return checking < limit and running <= limit
 
     def _looks_may_come(self) -> bool:
         """Whether a test that looks, and comes before commands, is under way or about to be ready."""
@@ -3071,16 +3090,17 @@ def default_context(dockerfile: str) -> str:
     return os.path.dirname(os.path.abspath(os.fspath(dockerfile)))
 
 
-def _evaluate(settings: Settings, observer: Observer) -> Report:
-    """Do all that evaluate() promises; the observer hears of it."""
+def _evaluate(settings: Settings, observer: Observer, stop: Stop | None = None) -> Report:
+    """Do all that evaluate() promises; the observer hears of it, and `stop` can ask for its end."""
     dockerfile_sha256 = _check_dockerfile(settings.dockerfile, settings.context)
     rubric = load_rubric(settings.rubric, CHECKS)
     doubts = tuple(findings(rubric))
     observer.loaded(rubric, doubts)
     for path in filter(None, (settings.output, settings.junit)):
         check_writable(path)
-    evaluation = _Evaluation(settings, rubric, doubts, dockerfile_sha256, observer)
-    return _undisturbed(evaluation.run, evaluation.stop, observer)
+    stop = stop or Stop()
+    evaluation = _Evaluation(settings, rubric, doubts, dockerfile_sha256, observer, stop)
+    return _undisturbed(evaluation.run, stop, observer)
 
 
 def _check_dockerfile(path: str, context: str) -> str:
@@ -3158,6 +3178,7 @@ class _Evaluation:
         doubts: Sequence[Finding],
         dockerfile_sha256: str,
         observer: Observer,
+        stop: Stop,
     ) -> None:
         self._settings = settings
         self._rubric = rubric
@@ -3169,7 +3190,7 @@ class _Evaluation:
         self._kept = ""
         self._hash = dockerfile_sha256
         self._started = datetime.datetime.now(datetime.timezone.utc)
-        self.stop = Stop()
+        self._stop = stop
 
     def run(self) -> Report:
         """Evaluate, clean up, write the report."""
@@ -3197,7 +3218,7 @@ class _Evaluation:
         limits = sum(test.timeout * 2 + START_ALLOWANCE for test in self._rubric.tests)
         return Docker(
             settings.docker,
-            self.stop,
+            self._stop,
             lifetime=settings.build_timeout + limits,
             build_options=settings.build_options,
             run_options=settings.run_options,
@@ -3213,7 +3234,7 @@ class _Evaluation:
         if self._build.kind:
             self._error = Fault(self._build.kind, self._build.message)
             return
-        runner = Runner(plan(self._rubric.tests), docker.run, self.stop, settings.jobs, observer)
+        runner = Runner(plan(self._rubric.tests), docker.run, self._stop, settings.jobs, observer)
         self._results = runner.results
         runner.run()
         if settings.keep_image:
@@ -3244,7 +3265,7 @@ class _Evaluation:
         """Return what stopped the evaluation, else what was wrong with the engine."""
         error = self._error
         faults = [result for result in self._results.values() if result.status == ERROR]
-        if self.stop.level:
+        if self._stop.level:
             error = Fault("interrupted", "the evaluation was interrupted")
         elif not error and faults:
             error = Fault("engine", faults[-1].message)
@@ -3553,18 +3574,26 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return Settings(**values).checked()
 
 
-def _raise_interrupted(number: int, _frame: object) -> NoReturn:
-    raise Interrupted(number)
-
-
 @contextlib.contextmanager
-def _signals_raised() -> Iterator[None]:
-    """Turn signals that ask for the end into exceptions; those that the caller ignores stay ignored."""
+def _signals_heard(stop: Stop) -> Iterator[None]:
+    """Raise the first signal that asks for the end; those that the caller ignores stay ignored.
+
+    A later one only asks `stop`, since an exception may come anywhere: where the first one is
+    being caught, too.
+    """
+    heard: list[int] = []
+
+    def hear(number: int, _frame: object) -> None:
+        heard.append(number)
+        if len(heard) == 1:
+            raise Interrupted(number)
+        stop.ask()
+
     numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     before = {number: signal.getsignal(number) for number in numbers}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
-            signal.signal(number, _raise_interrupted)
+            signal.signal(number, hear)
     try:
         yield
     finally:
@@ -3595,11 +3624,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     screen = Screen(sys.stdout, sys.stderr, arguments.dockerfile, verbose=arguments.verbose)
+    stop = Stop()
     try:
-        with _signals_raised():
+        with _signals_heard(stop):
             if settings is None:
                 return _check(arguments, screen)
-            return 0 if _evaluate(settings, screen).passed else 1
+            return 0 if _evaluate(settings, screen, stop).passed else 1
     except Interrupted as interrupt:
         return 128 + interrupt.number
     except EvaluationError as error:

@@ -84,7 +84,12 @@ def read_reports(paths: Iterable[str]) -> tuple[list[Cell], list[str]]:
     """Return a cell for each report in files and folders, and why others were left out."""
     cells: dict[tuple[str, str], Cell] = {}
     left_out = []
+    files: dict[str, str] = {}
     for row, path in _files(paths):
+        first = files.setdefault(os.path.realpath(path), row)
+        if first != row:
+            left_out.append(f"{path}: the same file as one of {first}")
+            continue
         try:
             cell = _read(row, path)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -97,13 +102,13 @@ def read_reports(paths: Iterable[str]) -> tuple[list[Cell], list[str]]:
 
 
 def _files(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each file once, with the row to which its folder makes it belong."""
+    """Yield each path once, with the row to which its folder makes it belong."""
     seen = set()
     for path in paths:
         for row, file in _walk(path) if os.path.isdir(path) else [(_row_of(path), path)]:
-            real = os.path.realpath(file)
-            if real not in seen:
-                seen.add(real)
+            place = os.path.abspath(file)
+            if place not in seen:
+                seen.add(place)
                 yield row, file
 
 
@@ -122,26 +127,29 @@ def _row_of(path: str) -> str:
 
 def _read(row: str, path: str) -> Cell:
     """Read one report; raise ValueError, KeyError or TypeError where it is none of ours."""
+    if not os.path.isfile(path):
+        raise ValueError("no regular file")
     with open(path, encoding="utf-8-sig") as file:
         report = json.load(file, parse_constant=_refuse)
     version = report["environment"]["evaluator_version"]
     if not str(version).startswith(VERSION):
         raise ValueError(f"written by version {version}; expected {VERSION}x")
     summary, error = report["summary"], report["error"]
-    end = ENDS[error["kind"]] if error else SCORED
-    if not error and not float(summary["max_score"]) > 0:
+    end = SCORED if error is None else ENDS[error["kind"]]
+    max_score, total = _number(summary, "max_score"), _number(summary, "total_tests")
+    if error is None and not max_score:
         raise ValueError("a rubric without points gives no score")
     return Cell(
         row=_text(row),
         repo=_text(report["repo"]),
         file=path,
         end=end,
-        score=float(summary["total_score"]),
-        max_score=float(summary["max_score"]),
-        passed=int(summary["passed_tests"]),
-        total=int(summary["total_tests"]),
+        score=_number(summary, "total_score", max_score),
+        max_score=max_score,
+        passed=int(_number(summary, "passed_tests", total)),
+        total=int(total),
         message=_text(error["message"]) if error else "",
-        started=str(report["environment"]["started_at"]),
+        started=_text(report["environment"]["started_at"]),
         rubric=str(report["environment"]["rubric_sha256"]),
         tests=tuple(_test(test) for test in report["test_results"]),
     )
@@ -150,6 +158,14 @@ def _read(row: str, path: str) -> Cell:
 def _test(test: dict[str, Any]) -> Row:
     output = _text(test["output"] or "", "\n")
     return Row(_text(test["test_id"]), _text(test["status"]), _text(test["message"]), output)
+
+
+def _number(summary: dict[str, Any], key: str, most: float = sys.float_info.max) -> float:
+    """Return a number from 0 to `most`; raise ValueError for anything else."""
+    value = summary[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        raise ValueError(f"{key} is {str(value)[:40]}; expected a number from 0 to {most:g}")
+    return float(value)
 
 
 def _text(value: Any, kept: str = "") -> str:
@@ -359,7 +375,8 @@ for (const button of document.querySelectorAll("#board th button")) button.oncli
   const head = button.parentElement, up = head.getAttribute("aria-sort") === "descending";
   const at = [...head.parentElement.children].indexOf(head), body = document.querySelector("#board tbody");
   const value = row => row.children[at].dataset.v ?? row.children[at].textContent;
-  const order = (a, b) => isNaN(value(a)) ? value(a).localeCompare(value(b)) : value(a) - value(b);
+  const words = rows => rows.some(row => isNaN(value(row)));
+  const order = (a, b) => words([a, b]) ? value(a).localeCompare(value(b)) : value(a) - value(b);
   const rows = [...body.children].sort((a, b) => up ? order(a, b) : order(b, a));
   for (const other of head.parentElement.children) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", up ? "ascending" : "descending");
@@ -486,12 +503,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [row for row in arguments.compare or () if row not in board.means]
     if unknown:
         parser.error(f"no row {unknown[0]!r}; there are: {', '.join(board.rows)}")
+    try:
+        _write(board, arguments)
+    except OSError as error:
+        print(f"cannot write: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _write(board: Board, arguments: argparse.Namespace) -> None:
     for path, make in ((arguments.html, as_html), (arguments.csv, as_csv), (arguments.markdown, markdown)):
         if path:
             with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
                 file.write(make(board))
     print(compare(board, *arguments.compare) if arguments.compare else text(board, _columns()), end="")
-    return 0
+    sys.stdout.flush()
 
 
 def _columns() -> int:

@@ -445,3 +445,13 @@ def test_the_package_installs_and_its_script_runs(tmp_path):
         [str(tmp_path / "venv" / "bin" / "dockerfile-evaluator"), "--version"], stdout=subprocess.PIPE
     )
     assert done.stdout.decode() == f"DockerfileEvaluator {de.__version__}\n"
+
+
+def test_only_the_first_signal_is_raised_and_a_later_one_asks():
+    """Where the first is being caught, another exception could tear the clean-up that follows."""
+    stop = de.Stop()
+    with de._signals_heard(stop):
+        with pytest.raises(de.Interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.level == 1

@@ -506,16 +506,36 @@ def test_other_options_are_handed_on(fake, evaluate, word):
 
 
 @pytest.mark.parametrize(
-    ("option", "early"), [("--memory=1g", True), ("--publish=80:80", False), ("-p=80:80", False)]
+    ("option", "most"),
+    [
+        ("--memory=1g", 2),
+        ("--publish=80:80", 1),
+        ("-p=80:80", 1),
+        ("-p80:80", 1),
+        ("--ip=172.29.0.9", 1),
+        ("--network=name=n,ip=172.29.0.9", 1),
+        ("--publish-all", 2),
+    ],
 )
-def test_a_port_is_free_again_before_the_next_container_wants_it(fake, evaluate, monkeypatch, option, early):
-    told = []
-    hear = de.Runner._hear
-    monkeypatch.setattr(
-        de.Runner, "_hear", lambda runner, test, future: (told.append(future), hear(runner, test, future))
-    )
-    assert evaluate(["FROM x"], TRUE, run_options=[option])["summary"]["passed_tests"] == 1
-    assert (None in told) is early
+def test_what_only_one_container_can_have_is_asked_for_by_one_at_a_time(
+    fake, evaluate, monkeypatch, option, most
+):
+    monkeypatch.setattr(de, "LOOKS_AT_ONCE", 2)
+    fake.fault("run", "delay", seconds=0.3)
+    start, now, seen = de.Docker._start, [], []
+
+    def counted(docker, *words, **more):
+        now.append(1)
+        seen.append(len(now))
+        try:
+            return start(docker, *words, **more)
+        finally:
+            now.pop()
+
+    monkeypatch.setattr(de.Docker, "_start", counted)
+    report = evaluate(["FROM x"], LOOK, LOOK, TRUE, run_options=[option])
+    assert report["summary"]["passed_tests"] == 3
+    assert max(seen) == most
 
 
 def test_no_container_is_started_once_somebody_asked_for_the_end(fake):

@@ -201,6 +201,54 @@ def test_two_rows_are_compared_test_by_test(folder):
     assert "no row 'nobody'; there are: good, poor, sick" in err
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("total_score", '"nan"'),
+        ("total_score", "NaN"),
+        ("total_score", "true"),
+        ("total_score", "-5"),
+        ("total_score", "99"),
+        ("max_score", "1" + "0" * 400),
+        ("passed_tests", "1e999"),
+        ("passed_tests", "3"),
+        ("total_tests", '"2"'),
+    ],
+)
+def test_a_report_with_impossible_numbers_is_left_out(folder, field, value):
+    folder("good/app", report(row("a")))
+    text = json.dumps(report(row("a"), row("b", "failed")))
+    folder("odd/app", re.sub(f'"{field}": [0-9.]+', f'"{field}": {value}', text))
+    code, out, err = run(folder.root)
+    assert (code, err.count("odd/app.json"), err.count("Traceback")) == (0, 1, 0)
+    assert "odd" not in out
+
+
+def test_what_is_no_error_object_is_no_score(folder):
+    made = json.dumps(report(row("a"))).replace('"error": null', '"error": false')
+    code, _, err = run(folder("m/app", made))
+    assert (code, "m/app.json" in err) == (1, True)
+
+
+def test_the_same_file_in_two_rows_and_what_is_no_file_are_named(folder):
+    folder("m/app", report(row("a")))
+    os.symlink(os.path.join(folder.root, "m"), os.path.join(folder.root, "linked"))
+    os.mkdir(os.path.join(folder.root, "n"))
+    os.symlink(os.path.join(folder.root, "m", "app.json"), os.path.join(folder.root, "n", "app.json"))
+    os.mkfifo(os.path.join(folder.root, "n", "pipe.json"))
+    code, _, err = run(folder.root)
+    assert code == 0
+    assert "n/app.json: the same file as one of m" in err
+    assert "n/pipe.json: no regular file" in err
+
+
+def test_what_cannot_be_written_is_an_error_of_one_line(folder, tmp_path):
+    folder("m/app", report(row("a")))
+    code, _, err = run(folder.root, "--html", str(tmp_path))
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert err.startswith("cannot write: ")
+
+
 def test_columns_that_rest_on_different_rubrics_are_named(folder, tmp_path):
     other = report(row("a"), row("b"))
     other["environment"]["rubric_sha256"] = "1" * 64

@@ -168,12 +168,13 @@ def test_the_next_check_starts_while_docker_removes_the_container_of_the_last(mo
     assert max(map(len, engine.together)) == 1
 
 
+@pytest.mark.parametrize(("looks_at_once", "jobs"), [(1, 1), (3, 1), (1, 3)])
 @pytest.mark.parametrize("looks", [True, False], ids=["looks", "commands"])
-def test_containers_do_not_pile_up_where_docker_removes_slowly(monkeypatch, looks):
-    monkeypatch.setattr(de, "LOOKS_AT_ONCE", 1)
+def test_containers_do_not_pile_up_where_docker_removes_slowly(monkeypatch, looks, looks_at_once, jobs):
+    monkeypatch.setattr(de, "LOOKS_AT_ONCE", looks_at_once)
     engine = Engine(lambda name: time.sleep(0.1))
-    run([make(name, looks=looks) for name in "abcdefgh"], engine)
-    assert engine.most_containers == 2
+    run([make(name, looks=looks) for name in "abcdefgh"], engine, jobs=jobs)
+    assert engine.most_containers == (looks_at_once if looks else jobs) + 1
 
 
 @pytest.mark.parametrize("first_looks", [True, False], ids=["a look", "a command"])

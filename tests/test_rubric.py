@@ -240,6 +240,12 @@ def test_all_faults_are_named_in_one_go(faults):
     assert "tests[2].id: 'a' is the id of tests[1] too" in found
 
 
+@pytest.mark.parametrize("score", [1e308, 10**308])
+def test_scores_that_add_up_to_no_number(faults, score):
+    fault = "tests: expected scores whose sum is a finite number"
+    assert faults({"repo": "r", "tests": [{**GOOD, "score": score}] * 2}) == [fault]
+
+
 def test_a_rubric_that_is_not_there(tmp_path):
     with pytest.raises(de.RubricError, match="no such rubric; name one with --rubric FILE"):
         de.load_rubric(str(tmp_path / "none.json"), de.CHECKS)
