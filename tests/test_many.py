@@ -122,11 +122,17 @@ def two_engines(private_engine):
 
 @pytest.fixture
 def engines(two_engines, monkeypatch):
-    """Return two engines, and see that nothing is left on them."""
+    """Return two engines, and see that nothing is left on them but what the legacy builder keeps."""
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
-    before = [on(engine, census) for engine in two_engines]
+    before = [on(engine, named) for engine in two_engines]
     yield two_engines
-    assert [on(engine, census) for engine in two_engines] == before
+    assert [on(engine, named) for engine in two_engines] == before
+
+
+def named():
+    """List all that is on the engine, but for images without a name: a killed build's layers are its cache."""
+    found = census()
+    return found["containers"], found["volumes"], [tag for tag in found["tags"] if "<none>" not in tag]
 
 
 def on(engine, work, *words, **more):
