@@ -1551,7 +1551,8 @@ RUN_FLAGS = Flags(
     ),
 )
 # What only one container at a time can have: a port of the host, an address.
-_EXCLUSIVE = re.compile("(-p|--publish|--ip6?|--mac-address)(?![a-z-])|--net(work)?=.*(ip6?|mac-address)=")
+_EXCLUSIVE = frozenset({"publish", "p", "ip", "ip6", "mac-address"})
+_EXCLUSIVE_NETWORK = re.compile("--net(work)?=.*(ip6?|mac-address)=")
 # What crun says where it may not limit, as for a rootless podman (containers/crun#160).
 _NO_LIMITS = "cannot set limits"
 BUILD_ATTEMPTS = 5
@@ -2051,7 +2052,10 @@ class Docker:
         self._unnamed: set[str] = set()
         self._left_out: tuple[str, ...] = ()  # of our defaults for `docker run`
         self._lock = threading.Lock()
-        self._turn = threading.Lock()  # held by the one container that has what only one can have
+        # Held by a container that has what only one can have.
+        self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if _is_exclusive(self._run_options):
+            self._turn = threading.Lock()
         self.tag = f"{REPOSITORY}:{run}"
         self.engine: Engine | None = None
         self.image: Image | None = None
@@ -2190,9 +2194,8 @@ class Docker:
         container is waited for. Raises nothing for what goes wrong: it is in the Run's `ending`
         and `why`.
         """
-        exclusive = any(map(_EXCLUSIVE.match, self._run_options))
         try:
-            with self._turn if exclusive else contextlib.nullcontext():
+            with self._turn:
                 return self._run_anew(script, timeout, answered)
         except EngineError as error:
             return Run(ERROR, str(error))
@@ -2379,6 +2382,11 @@ class Docker:
             yield "user", "--user=0"
         if self.image and self.image.workdir:
             yield "workdir", "--workdir=/"
+
+
+def _is_exclusive(run_options: Sequence[str]) -> bool:
+    named = _EXCLUSIVE & RUN_FLAGS.given(run_options)
+    return bool(named) or any(map(_EXCLUSIVE_NETWORK.match, run_options))
 
 
 def no_engine(words: str) -> EngineError:
@@ -2893,6 +2901,7 @@ class Runner:
         from concurrent import futures
 
         self._queue_all()
+        # One worker for each container that _has_room() can let in: of either kind one beyond its limit.
         with futures.ThreadPoolExecutor(LOOKS_AT_ONCE + self._jobs + 2) as pool:
             while True:
                 self._start_ready(pool)

@@ -32,7 +32,8 @@ ENDS = {
     "engine": "engine fault",
     "interrupted": "interrupted",
 }
-OTHER_ENDS = ("build failed", "engine fault", "interrupted")
+OTHER_ENDS = tuple(dict.fromkeys(ENDS.values()))
+MEAN_COLUMNS = ("mean", "of", *OTHER_ENDS)
 HTML_LIMIT = 1_800_000  # bytes, shared by all reports
 
 
@@ -228,12 +229,13 @@ class Board:
 
     def table(self) -> list[list[str]]:
         """Return the whole as cells of text, the title row first."""
-        head = ["", "mean", "of", *OTHER_ENDS, *self.repos]
+        head = ["", *MEAN_COLUMNS, *self.repos]
         body = [
             [row, *_mean_words(self.means[row]), *(cell_words(self.cell(row, repo)) for repo in self.repos)]
             for row in self.rows
         ]
-        foot = ["mean", "", "", "", "", "", *(_mean_words(self.columns[repo])[0] for repo in self.repos)]
+        blank = [""] * len(MEAN_COLUMNS)
+        foot = ["mean", *blank, *(_mean_words(self.columns[repo])[0] for repo in self.repos)]
         return [head, *body, foot]
 
 
@@ -263,7 +265,7 @@ def cell_words(cell: Cell | None) -> str:
 def text(board: Board, width: int = 100) -> str:
     """Return the board for a terminal; columns that do not fit follow in further tables."""
     table = board.table()
-    fixed, rest = 6, len(table[0])
+    fixed, rest = 1 + len(MEAN_COLUMNS), len(table[0])
     widths = [max(len(line[at]) for line in table) for at in range(rest)]
     blocks, at = [], 0
     while at < rest:
@@ -292,10 +294,13 @@ def _aligned(line: Sequence[str], widths: Sequence[int], columns: Sequence[int])
 def markdown(board: Board) -> str:
     """Return the board as a Markdown table."""
     head, *body = board.table()
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
-    escaped = [[re.sub(r"([][\\`*_{}<>#~|!&:@$^])", r"\\\1", cell) for cell in line] for line in lines]
-    escaped[1] = lines[1]
-    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    lines = [_escaped(head), rule, *map(_escaped, body)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _escaped(line: Sequence[str]) -> list[str]:
+    return [re.sub(r"([][\\`*_{}<>#~|!&:@$^])", r"\\\1", cell) for cell in line]
 
 
 CSV_FIELDS = ("row", "repo", "end", "score", "max_score", "passed", "total", "started", "file", "message")
@@ -408,15 +413,15 @@ def _safe(value: str) -> str:
 
 
 def _head(board: Board) -> str:
-    names = ["row", "mean", "of", *OTHER_ENDS, *board.repos]
+    names = ["row", *MEAN_COLUMNS, *board.repos]
     cells = "".join(f"<th><button>{_safe(name)}</button></th>" for name in names)
     return f"<thead><tr>{cells}</tr></thead>"
 
 
 def _foot(board: Board) -> str:
-    words = [_mean_words(board.columns[repo])[0] for repo in board.repos]
-    cells = "".join(f"<td>{word}</td>" for word in ["", "", "", "", "", *words])
-    return f"<tfoot><tr><th>mean</th>{cells}</tr></tfoot>"
+    title, *words = board.table()[-1]
+    cells = "".join(f"<td>{word}</td>" for word in words)
+    return f"<tfoot><tr><th>{title}</th>{cells}</tr></tfoot>"
 
 
 def _line(board: Board, row: str, numbers: dict[tuple[str, str], str]) -> str:
