@@ -23,6 +23,21 @@ ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def usual_signals():
+    """Let what tests start hear every signal, though nohup or a background job had them ignored.
+
+    What is ignored stays so in child processes, what has a handler does not: with one that does nothing,
+    pytest itself goes on ignoring the signal, and a child starts with the default.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
 @pytest.fixture(autouse=True)
 def hermetic(monkeypatch, tmp_path):
     """Give each test a home and a current folder of its own, and none of the user's settings."""
@@ -208,11 +223,6 @@ def private_engine(engine, tmp_path_factory):
             return private
 
         yield make
-
-
-def pytest_configure():
-    """Hear Ctrl-C, which a shell's background job ignores, and with it all that it starts."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
