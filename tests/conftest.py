@@ -80,8 +80,8 @@ def every_report_is_as_its_schema_says(monkeypatch, tmp_path):
 class Fake:
     """The fake docker's folder."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, program: Path) -> None:
+        self.folder, self.program = folder, program
         for name in ("images", "containers", "root"):
             (folder / name).mkdir(parents=True)
 
@@ -122,7 +122,7 @@ def fake(monkeypatch, tmp_path):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(folder))
-    return Fake(folder)
+    return Fake(folder, program)
 
 
 @pytest.fixture

@@ -105,7 +105,19 @@ def test_an_endless_build_log_and_an_endless_line(measured):
         assert memory < 100
 
 
+RUN_AT_ONCE = """#!/bin/sh
+# The fake docker, but for a `run` that keeps no books: of 500 tests these would take half a minute.
+[ "$1" = run ] || exec "$0.py" "$@"
+until case $1 in dockerfile-evaluator:*) ;; *) false ;; esac; do shift; done
+shift
+exec /bin/sh "$@"
+"""
+
+
 def test_five_hundred_tests_in_flat_memory(fake, measured):
+    fake.program.rename(f"{fake.program}.py")
+    fake.program.write_text(RUN_AT_ONCE)
+    fake.program.chmod(0o755)
     look = {"type": "files_exist", "params": {"paths": ["/etc/passwd"]}}
     code, report, memory = measured(["FROM x"], *[look] * 500)
     assert (code, report["summary"]["passed_tests"]) == (0, 500)
