@@ -19,6 +19,7 @@ from engine import PrivateEngine, census, engine_answers, find_buildkit
 import DockerfileEvaluator as de
 
 PROJECT = Path(__file__).resolve().parent.parent
+PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
 
@@ -101,9 +102,18 @@ class Fake:
 
     def calls(self, *first: str) -> list[list[str]]:
         file = self.folder / "calls.jsonl"
-        lines = file.read_text().splitlines() if file.exists() else []
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last may be half written
         calls = [json.loads(line) for line in lines]
         return [call for call in calls if tuple(call[: len(first)]) == first]
+
+    def is_running(self, text: str) -> bool:
+        """Whether a command that holds a text is running: its container is there, and it has said so.
+
+        The command does so by `touch running`.
+        """
+        runs = [call for call in self.calls("run") if any(text in word for word in call)]
+        name = runs[-1][runs[-1].index("--name") + 1] if runs else "none"
+        return (self.root / "running").exists() and (self.folder / "containers" / name).exists()
 
     def left(self) -> list[str]:
         """Name every container and image that is still there."""

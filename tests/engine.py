@@ -9,7 +9,18 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
+    """Ask again and again until the answer is true, and return it; the time is there for slow machines."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"waited in vain {what}"
+        time.sleep(0.02)
 
 
 def docker(*words: str) -> str:
@@ -68,10 +79,10 @@ class PrivateEngine:
         words += [f"--pidfile={self.folder}/pid", "--bridge=none", "--iptables=false", "--ip-forward=false"]
         with open(f"{self.folder}/log", "ab") as log:
             self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 60
-        while subprocess.run(["docker", "--host", self.host, "version"], capture_output=True).returncode:
-            assert time.monotonic() < deadline, "the private engine did not start"
-            time.sleep(0.1)
+        wait_for(self.answers, what="for the private engine to start")
+
+    def answers(self) -> bool:
+        return not subprocess.run(["docker", "--host", self.host, "version"], capture_output=True).returncode
 
     def forget_containerd(self) -> None:
         """Remove the traces of a killed engine's containerd, for which a new one would wait in vain."""

@@ -198,7 +198,7 @@ def container(action, *words):
     if facts is None:
         end(0 if "--force" in found else 1, stderr=f"Error: No such container: {rest[0]}")
     if action == "rm":
-        try:
+        try:  # noqa: SIM105 - contextlib is one of the slow imports
             os.killpg(facts["pid"], _signal.SIGKILL)
         except ProcessLookupError:
             pass

@@ -17,11 +17,11 @@ import termios
 import time
 
 import pytest
-from conftest import PROJECT
+from conftest import PROGRAM, PROJECT
+from engine import wait_for
 
 import DockerfileEvaluator as de
 
-PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
 TRUE = ("run_command", {"command": "cd /"})
 FALSE = ("run_command", {"command": "echo why; false"})
 
@@ -281,10 +281,11 @@ def test_a_reader_that_goes_away_does_not_stop_the_evaluation(fake, arguments, r
 
 
 def test_a_terminal_gets_a_live_line_and_colours(fake, arguments):
-    words = arguments(["FROM x"], ("run_command", {"command": "sleep 2"}))
+    words = arguments(["FROM x"], ("run_command", {"command": "sleep 1"}))
     screen = on_a_terminal([*PROGRAM, *words], {"TERM": "xterm"})
     assert "\x1b[32mpassed \x1b[0m" in screen
-    assert re.search(r"\r\x1b\[Ktesting: run_command_1 [01] s", screen)
+    assert re.search(r"\r\x1b\[Ktesting: run_command_1 \d s", screen)
+    words = arguments(["FROM x"], TRUE)
     plain = on_a_terminal([*PROGRAM, *words], {"TERM": "xterm", "NO_COLOR": "1"})
     assert "\x1b[32m" not in plain
     dumb = on_a_terminal([*PROGRAM, *words], {"TERM": "dumb"})
@@ -325,22 +326,39 @@ def on_a_terminal(command, environment):
     return seen.decode()
 
 
-def wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
+@pytest.fixture
+def started():
+    """Start the program, or what starts it; what a failed test leaves running is killed."""
+    processes = []
+
+    def start(*words):
+        processes.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+STUCK = {"type": "run_command", "params": {"command": "touch running; sleep 600"}}
+HELD = {
+    "type": "output_contains",
+    "params": {
+        "command": "touch running; until test -e go; do sleep 0.1; done; echo done",
+        "contains": ["done"],
+    },
+}
 
 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_a_signal_during_a_test(fake, arguments, report, number, code):
-    words = arguments(["FROM x"], TRUE, ("run_command", {"command": "echo going; sleep 600"}), TRUE)
-    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: len(fake.calls("run")) == 2 and len(os.listdir(fake.folder / "containers")) == 1)
+def test_a_signal_during_a_test(fake, arguments, started, report, number, code):
+    process = started(*PROGRAM, *arguments(["FROM x"], TRUE, STUCK, TRUE))
+    wait_for(lambda: fake.is_running("sleep 600"))
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert [row["status"] for row in report()["test_results"]] == ["passed", "not_run", "not_run"]
     assert report()["error"] == {"kind": "interrupted", "message": "the evaluation was interrupted"}
@@ -349,68 +367,63 @@ def test_a_signal_during_a_test(fake, arguments, report, number, code):
     assert b"interrupted; cleaning up" in out
 
 
-def test_a_signal_during_the_build(fake, arguments, report):
-    words = arguments(["FROM x", "RUN SLEEP"], TRUE)
-    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def test_a_signal_during_the_build(fake, arguments, started, report):
+    process = started(*PROGRAM, *arguments(["FROM x", "RUN SLEEP"], TRUE))
     wait_for(lambda: fake.calls("build"))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert report()["test_results"][0]["status"] == "not_run"
     assert report()["error"]["kind"] == "interrupted"
 
 
-def test_a_signal_while_docker_makes_a_container(fake, arguments):
+def test_a_signal_while_docker_makes_a_container(fake, arguments, started):
     """The container comes after the signal, from an engine that was asked before; it must not stay."""
     fake.write("in_flight", 2)
-    words = arguments(["FROM x"], ("run_command", {"command": "sleep 600"}))
-    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = started(*PROGRAM, *arguments(["FROM x"], STUCK))
     wait_for(lambda: fake.calls("run"))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    time.sleep(2)  # for what docker would make now
+    process.communicate(timeout=60)
+    wait_for((fake.folder / "arrived.json").exists)
     assert process.returncode == 130
     assert fake.left() == []
     assert fake.calls("container", "rm")
 
 
-def test_a_machine_that_slept_during_a_test_changes_no_verdict(fake, arguments, report):
-    words = arguments(
-        ["FROM x"], ("output_contains", {"command": "sleep 1; echo done", "contains": ["done"]})
-    )
-    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: os.listdir(fake.folder / "containers"))
+def test_a_machine_that_slept_during_a_test_changes_no_verdict(fake, arguments, started, report):
+    process = started(*PROGRAM, *arguments(["FROM x"], HELD))
+    wait_for(lambda: fake.is_running("done"))
     process.send_signal(signal.SIGSTOP)
+    (fake.root / "go").touch()
     wait_for(lambda: not os.listdir(fake.folder / "containers"))
     time.sleep(0.5)  # beyond any tick of the one who sleeps
     process.send_signal(signal.SIGCONT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert [row["status"] for row in report()["test_results"]] == ["passed"]
 
 
-def test_a_second_signal_leaves_clean_up_and_names_what_is_left(fake, arguments, report):
+def test_a_second_signal_leaves_clean_up_and_names_what_is_left(fake, arguments, started, report):
     fake.fault("image rm", "hang")
-    words = arguments(["FROM x"], ("run_command", {"command": "sleep 600"}))
-    process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: os.listdir(fake.folder / "containers"))
+    process = started(*PROGRAM, *arguments(["FROM x"], STUCK))
+    wait_for(lambda: fake.is_running("sleep 600"))
     process.send_signal(signal.SIGINT)
     wait_for(lambda: fake.calls("image", "rm"))
     process.send_signal(signal.SIGINT)
-    started = time.monotonic()
-    _, err = process.communicate(timeout=30)
-    assert time.monotonic() - started < 10
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - begun < de.CALL_LIMIT / 2  # the hanging call's own
     assert process.returncode == 130
     assert b"left on the engine: image dockerfile-evaluator:" in err
     assert "left on the engine" in report()["error"]["message"]
 
 
-def test_a_signal_that_the_caller_ignores_stays_ignored(fake, arguments):
-    words = arguments(["FROM x"], ("run_command", {"command": "sleep 2"}))
-    ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *PROGRAM, *words]
-    process = subprocess.Popen(ignoring, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: os.listdir(fake.folder / "containers"))
+def test_a_signal_that_the_caller_ignores_stays_ignored(fake, arguments, started):
+    words = arguments(["FROM x"], HELD)
+    process = started("sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *PROGRAM, *words)
+    wait_for(lambda: fake.is_running("done"))
     process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=30)
+    (fake.root / "go").touch()
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -418,13 +431,13 @@ def test_evaluate_prints_nothing_keeps_handlers_and_raises_an_interrupt_again(
     fake, dockerfile, rubric, tmp_path
 ):
     program = f"""
-import os, signal, sys, threading
+import os, signal, sys
 sys.path.insert(0, {str(PROJECT)!r})
 import DockerfileEvaluator as de
 before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-threading.Timer(1.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+open({str(fake.root / "pid")!r}, "w").write(str(os.getpid()))
 try:
-    de.evaluate({dockerfile("FROM x")!r}, "r", {rubric(("run_command", {"command": "sleep 600"}))!r}, {str(tmp_path / "o.json")!r})
+    de.evaluate({dockerfile("FROM x")!r}, "r", {rubric(("run_command", {"command": "kill -INT $(cat pid); sleep 600"}))!r}, {str(tmp_path / "o.json")!r})
 except KeyboardInterrupt:
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     sys.exit(5)
@@ -437,12 +450,13 @@ except KeyboardInterrupt:
 
 def test_the_package_installs_and_its_script_runs(tmp_path):
     """In an empty virtual environment; it needs the index of packages, as the tests themselves do."""
-    copy = tmp_path / "project"
+    copy, environment = tmp_path / "project", tmp_path / "venv"
     shutil.copytree(str(PROJECT), str(copy), ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__"))
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    subprocess.run([str(tmp_path / "venv" / "bin" / "pip"), "install", "--quiet", str(copy)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(environment), "install", "--quiet"]
+    subprocess.run([*pip, "--disable-pip-version-check", str(copy)], check=True)
     done = subprocess.run(
-        [str(tmp_path / "venv" / "bin" / "dockerfile-evaluator"), "--version"], stdout=subprocess.PIPE
+        [str(environment / "bin" / "dockerfile-evaluator"), "--version"], stdout=subprocess.PIPE
     )
     assert done.stdout.decode() == f"DockerfileEvaluator {de.__version__}\n"
 

@@ -7,20 +7,18 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from cases import CASES, ENVIRONMENT, fill
-from conftest import PROJECT, schema, statuses
-from engine import census, docker
+from conftest import PROGRAM, PROJECT, schema, statuses
+from engine import census, docker, wait_for
 
 import DockerfileEvaluator as de
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
 SHELLS = {
     "busybox": ["FROM busybox:stable"],
     "bash": ["FROM debian:bookworm-slim", "RUN ln -sf bash /bin/sh"],
@@ -251,14 +249,7 @@ def test_a_build_that_hangs_is_stopped(request, clean_engine, evaluate, builder)
     report = evaluate(["FROM busybox:stable", "RUN sleep 600"], HELLO, build_timeout=3)
     assert report["error"] == {"kind": "build_timeout", "message": "the build took over 3 s and was stopped"}
     assert time.monotonic() - started < 30
-    wait_until_no_containers()
-
-
-def wait_until_no_containers():
-    """Wait for the engine to end a build that was cancelled."""
-    deadline = time.monotonic() + 15
-    while docker("ps", "--all", "--quiet") and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for(lambda: not docker("ps", "--all", "--quiet"), what="for the engine to end a cancelled build")
 
 
 def test_an_empty_dockerfile(clean_engine, dockerfile, rubric):

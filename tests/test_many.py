@@ -14,7 +14,7 @@ import time
 
 import pytest
 from conftest import PROJECT
-from engine import census
+from engine import census, wait_for
 
 import DockerfileEvaluator as de
 
@@ -54,11 +54,8 @@ def passed(report):
 
 
 def wait_for_three(reports, process):
-    deadline = time.monotonic() + 120
-    while sum(report.exists() for report in reports) < 3:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: process.poll() or sum(report.exists() for report in reports) >= 3, 120)
+    assert process.poll() is None
 
 
 def test_the_loop_over_a_folder_skips_what_was_evaluated(fake, project):

@@ -25,6 +25,9 @@ def test_signals_that_are_ignored_where_the_suite_starts_change_nothing(more):
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *more]
     words += ["tests/test_suite.py", "-k", "hears_every_signal"]
     done = subprocess.run(
-        ["sh", "-c", f'{IGNORE_THEM}; exec "$@"', "sh", *words], cwd=str(PROJECT), stdout=subprocess.PIPE, timeout=120
+        ["sh", "-c", f'{IGNORE_THEM}; exec "$@"', "sh", *words],
+        cwd=str(PROJECT),
+        stdout=subprocess.PIPE,
+        timeout=120,
     )
     assert b"1 passed" in done.stdout, done.stdout.decode()
