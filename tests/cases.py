@@ -1,25 +1,28 @@
-"""What each test type says of a folder of files: params, status, and words of the message."""
+"""Tests for rubrics, and what each test type says of a folder of files: params, status, and words of the message."""
 
 from __future__ import annotations
 
 import os
 
-NASTY = [
-    "with space",
-    "-dash",
-    "$(false)",
-    "`x`",
-    "it's",
-    'say "hi"',
-    "new\nline",
-    "*",
-    "~",
-    "é€",
-    "\\n",
-    "!",
-    "(",
-]
 
+def run_command(command: str, **more: object) -> dict:
+    return {"type": "run_command", "params": {"command": command}, **more}
+
+
+def output_contains(command: str, *contains: str, **more: object) -> dict:
+    return {"type": "output_contains", "params": {"command": command, "contains": list(contains)}, **more}
+
+
+def files_exist(*paths: str, **more: object) -> dict:
+    return {"type": "files_exist", "params": {"paths": list(paths)}, **more}
+
+
+TRUE = run_command("true")
+FALSE = run_command("echo why; false")
+LOOK = files_exist("/etc/passwd")
+HELLO = output_contains("echo hello $HOME", "hello")
+
+NASTY = [*"-dash $(false) `x` it's * ~ é€ \\n ! (".split(), "with space", 'say "hi"', "new\nline"]
 
 ENVIRONMENT = {"SET": "1", "EMPTY": "", "PREFIX_SET": "1", "dotted.name": "x"}
 

@@ -172,6 +172,12 @@ def evaluate(dockerfile, rubric):
     return run
 
 
+def assert_holds(value: object, **expected: object) -> None:
+    """Compare some fields of a dict, or attributes of an object, all in one go."""
+    found = {name: value[name] if isinstance(value, dict) else getattr(value, name) for name in expected}
+    assert found == expected
+
+
 def statuses(report: dict) -> dict[str, str]:
     return {row["test_id"]: row["status"] for row in report["test_results"]}
 

@@ -7,9 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
@@ -21,6 +22,35 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") 
             return answer
         assert time.monotonic() < deadline, f"waited in vain {what}"
         time.sleep(0.02)
+
+
+# Runs the command line in a process that prints, as its last line on stderr: exit code, memory in KiB
+# (VmHWM of proc(5), since getrusage(2)'s ru_maxrss counts the process from which this one was forked), seconds.
+MEASURED = """
+import re, sys, time
+sys.path.insert(0, sys.argv.pop(1))
+import DockerfileEvaluator as de
+started = time.perf_counter()
+code = de.main(sys.argv[1:])
+taken = time.perf_counter() - started
+print(code, re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1], taken, file=sys.stderr)
+"""
+
+
+class Measured(NamedTuple):
+    """The command line's exit code, its memory at most in MiB, and its time without Python's own start."""
+
+    code: int
+    memory: float
+    seconds: float
+
+
+def measured(*words: str) -> Measured:
+    """Evaluate in a process of its own."""
+    command = [sys.executable, "-c", MEASURED, str(Path(__file__).parent.parent), *words]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=600)
+    code, memory, seconds = done.stderr.decode().splitlines()[-1].split()
+    return Measured(int(code), int(memory) / 1024, float(seconds))
 
 
 def docker(*words: str) -> str:

@@ -17,13 +17,11 @@ import termios
 import time
 
 import pytest
+from cases import FALSE, TRUE, files_exist, output_contains, run_command
 from conftest import PROGRAM, PROJECT
 from engine import wait_for
 
 import DockerfileEvaluator as de
-
-TRUE = ("run_command", {"command": "cd /"})
-FALSE = ("run_command", {"command": "echo why; false"})
 
 
 @pytest.fixture
@@ -64,9 +62,9 @@ def test_exit_code_and_lines_of_a_failure(fake, arguments, report, capsys):
 
 def test_the_summary_names_what_failed_and_counts_what_did_not_run(fake, arguments, capsys):
     tests = [
-        {"id": "long", "type": "run_command", "params": {"command": "sleep 9"}, "timeout": 1},
-        {"id": "after", "type": "run_command", "params": {"command": "cd /"}, "requires": ["long"]},
-        {"id": "lost", "type": "run_command", "params": {"command": "cd /"}, "requires": ["nobody"]},
+        run_command("sleep 9", id="long", timeout=1),
+        {**TRUE, "id": "after", "requires": ["long"]},
+        {**TRUE, "id": "lost", "requires": ["nobody"]},
     ]
     assert de.main(arguments(["FROM x"], *tests)) == 1
     out, _ = capsys.readouterr()
@@ -81,7 +79,7 @@ def test_the_summary_names_what_failed_and_counts_what_did_not_run(fake, argumen
 
 def test_doubts_about_the_rubric_are_counted_not_listed(fake, arguments, capsys):
     fake.write("config", {"Env": ["BASH_ENV=/x"]})
-    words = arguments(["FROM x"], ("run_command", {"command": "false || true"}))
+    words = arguments(["FROM x"], run_command("false || true"))
     assert de.main(words) == 0
     out, _ = capsys.readouterr()
     assert f"1 warning about the rubric: in the report, and by --check --rubric {words[3]}" in out
@@ -93,9 +91,7 @@ def test_doubts_about_the_rubric_are_counted_not_listed(fake, arguments, capsys)
 
 
 def test_check_names_doubts_and_ends_with_0(fake, rubric, capsys):
-    path = rubric(
-        ("run_command", {"command": "a || true"}), {**dict(zip(("type", "params"), TRUE)), "score": 0.5}
-    )
+    path = rubric(run_command("a || true"), {**TRUE, "score": 0.5})
     assert de.main(["--check", "--rubric", path]) == 0
     out, err = capsys.readouterr()
     first, last = out.splitlines()
@@ -156,7 +152,7 @@ def test_in_github_actions_the_table_is_appended_to_the_steps_summary(
 ):
     file = tmp_path / "summary.md"
     file.write_text("before\n")
-    evil = ("run_command", {"command": "echo '<img src=x> | *b* [x](http://y) `c`'; false"})
+    evil = run_command("echo '<img src=x> | *b* [x](http://y) `c`'; false")
     words = arguments(["FROM x"], TRUE, evil)
     assert de.main(words) == 1
     plain = capsys.readouterr().out
@@ -192,7 +188,7 @@ def test_a_failed_build_says_why_and_ends_with_1(fake, arguments, report, capsys
 
 
 def test_a_test_or_build_that_exits_130_is_no_interrupt(fake, arguments):
-    assert de.main(arguments(["FROM x"], ("run_command", {"command": "exit 130"}))) == 1
+    assert de.main(arguments(["FROM x"], run_command("exit 130"))) == 1
 
 
 def bad(tmp_path, what):
@@ -256,7 +252,7 @@ def test_wrong_usage_ends_with_2(arguments, capsys, words):
 
 def test_output_of_containers_cannot_steer_terminal_or_ci(fake, arguments, capsys):
     evil = "printf '\\033[2J\\r::error::x\\n##[error]y\\n\\302\\2331m'; false"
-    de.main(arguments(["FROM x"], ("run_command", {"command": evil}), more=["--verbose"]))
+    de.main(arguments(["FROM x"], run_command(evil), more=["--verbose"]))
     out = capsys.readouterr().out
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
     assert not re.search(r"^\s*::", out, re.MULTILINE)
@@ -265,7 +261,7 @@ def test_output_of_containers_cannot_steer_terminal_or_ci(fake, arguments, capsy
 
 
 def test_a_screen_that_knows_only_ascii(fake, arguments, tmp_path):
-    words = arguments(["FROM x"], ("run_command", {"command": "printf 'é\\377€'; false"}), more=["--verbose"])
+    words = arguments(["FROM x"], run_command("printf 'é\\377€'; false"), more=["--verbose"])
     environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([*PROGRAM, *words], env=environment, capture_output=True)
     assert (done.returncode, done.stderr) == (1, b"")
@@ -281,7 +277,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_evaluation(fake, arguments, r
 
 
 def test_a_terminal_gets_a_live_line_and_colours(fake, arguments):
-    words = arguments(["FROM x"], ("run_command", {"command": "sleep 1"}))
+    words = arguments(["FROM x"], run_command("sleep 1"))
     screen = on_a_terminal([*PROGRAM, *words], {"TERM": "xterm"})
     assert "\x1b[32mpassed \x1b[0m" in screen
     assert re.search(r"\r\x1b\[Ktesting: run_command_1 \d s", screen)
@@ -293,14 +289,8 @@ def test_a_terminal_gets_a_live_line_and_colours(fake, arguments):
 
 
 def test_lines_fit_a_terminal_of_80_columns(fake, arguments):
-    tests = [
-        {
-            "id": f"a_rather_long_name_of_a_test_{n}",
-            "type": "files_exist",
-            "params": {"paths": ["/no/such/" + "x" * 99]},
-        }
-        for n in range(2)
-    ]
+    path = "/no/such/" + "x" * 99
+    tests = [files_exist(path, id=f"a_rather_long_name_of_a_test_{n}") for n in range(2)]
     screen = on_a_terminal([*PROGRAM, *arguments(["FROM x"], *tests)], {"TERM": "xterm", "NO_COLOR": "1"})
     rows = [line for line in re.split(r"[\r\n]+|\x1b\[K", screen) if line.startswith("failed")]
     assert len(rows) == 2
@@ -341,14 +331,8 @@ def started():
         process.communicate()
 
 
-STUCK = {"type": "run_command", "params": {"command": "touch running; sleep 600"}}
-HELD = {
-    "type": "output_contains",
-    "params": {
-        "command": "touch running; until test -e go; do sleep 0.1; done; echo done",
-        "contains": ["done"],
-    },
-}
+STUCK = run_command("touch running; sleep 600")
+HELD = output_contains("touch running; until test -e go; do sleep 0.1; done; echo done", "done")
 
 
 @pytest.mark.parametrize(
@@ -437,7 +421,7 @@ import DockerfileEvaluator as de
 before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 open({str(fake.root / "pid")!r}, "w").write(str(os.getpid()))
 try:
-    de.evaluate({dockerfile("FROM x")!r}, "r", {rubric(("run_command", {"command": "kill -INT $(cat pid); sleep 600"}))!r}, {str(tmp_path / "o.json")!r})
+    de.evaluate({dockerfile("FROM x")!r}, "r", {rubric(run_command("kill -INT $(cat pid); sleep 600"))!r}, {str(tmp_path / "o.json")!r})
 except KeyboardInterrupt:
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     sys.exit(5)

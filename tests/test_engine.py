@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cases import CASES, ENVIRONMENT, fill
+from cases import CASES, ENVIRONMENT, HELLO, LOOK, TRUE, fill, run_command
 from conftest import PROGRAM, PROJECT, schema, statuses
 from engine import census, docker, wait_for
 
@@ -23,8 +23,6 @@ SHELLS = {
     "busybox": ["FROM busybox:stable"],
     "bash": ["FROM debian:bookworm-slim", "RUN ln -sf bash /bin/sh"],
 }
-HELLO = ("output_contains", {"command": "echo hello $HOME", "contains": ["hello"]})
-LOOK = ("files_exist", {"paths": ["/etc/hostname"]})
 
 
 def program(*words: str, **environment: str) -> subprocess.CompletedProcess:
@@ -150,7 +148,7 @@ def test_all_cases_on_a_real_shell(clean_engine, dockerfile, rubric, shell):
     ],
 )
 def test_entrypoint_and_cmd_change_no_verdict(clean_engine, evaluate, lines):
-    tests = [HELLO, LOOK, ("run_command", {"command": "exit 3"}), ("command_exists", {"name": "no-such"})]
+    tests = [HELLO, LOOK, run_command("exit 3"), ("command_exists", {"name": "no-such"})]
     report = evaluate(["FROM busybox:stable", *lines], *tests)
     assert list(statuses(report).values()) == ["passed", "passed", "failed", "failed"]
 
@@ -167,14 +165,9 @@ def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile
             heard[test.id, "containers"] = docker("ps", "--all", "--quiet")
 
     tests = [
-        {
-            "id": "stubborn",
-            "type": "run_command",
-            "params": {"command": "trap '' TERM INT; while :; do sleep 1; done"},
-            "timeout": 2,
-        },
-        {"id": "flood", "type": "run_command", "params": {"command": "yes"}, "timeout": 2},
-        {"id": "next", "type": "run_command", "params": {"command": "true"}},
+        run_command("trap '' TERM INT; while :; do sleep 1; done", id="stubborn", timeout=2),
+        run_command("yes", id="flood", timeout=2),
+        {**TRUE, "id": "next"},
     ]
     path = dockerfile("FROM busybox:stable")
     settings = de.Settings(path, "r", rubric(*tests), context=os.path.dirname(path))
@@ -309,10 +302,8 @@ def test_a_kept_image_can_be_looked_into(clean_engine, evaluate):
 
 
 def test_anonymous_volumes_go_with_their_containers(clean_engine, evaluate):
-    slow = {"type": "run_command", "params": {"command": "touch /data/x; sleep 60"}, "timeout": 1}
-    report = evaluate(
-        ["FROM busybox:stable", "VOLUME /data"], ("run_command", {"command": "touch /data/x"}), slow
-    )
+    slow = run_command("touch /data/x; sleep 60", timeout=1)
+    report = evaluate(["FROM busybox:stable", "VOLUME /data"], run_command("touch /data/x"), slow)
     assert list(statuses(report).values()) == ["passed", "timeout"]
 
 
@@ -352,7 +343,7 @@ def test_eight_at_once_and_somebody_elses_things(request, engine, tmp_path, rubr
     tests = [
         HELLO,
         LOOK,
-        ("run_command", {"command": "false"}),
+        run_command("false"),
         ("file_contains", {"path": "/n", "contains": ["n0"]}),
     ]
     path = rubric(*tests)

@@ -8,12 +8,11 @@ import threading
 import time
 
 import pytest
+from cases import LOOK, TRUE, output_contains, run_command
 from conftest import statuses
 
 import DockerfileEvaluator as de
 
-TRUE = ("run_command", {"command": "true"})
-LOOK = ("files_exist", {"paths": ["/etc/passwd"]})
 NAME_IN_USE = 'docker: Error response from daemon: Conflict. The container name "/x" is already in use.'
 
 
@@ -264,7 +263,7 @@ def test_a_limit_that_the_user_gave_is_not_left_out(fake, evaluate):
 def test_a_missing_shell_is_the_images_fault(fake, evaluate):
     words = 'docker: Error response from daemon: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown.'
     fake.fault("run", "fail", code=127, stderr=words)
-    row = evaluate(["FROM x"], ("output_contains", {"command": "x", "contains": ["file"]}))["test_results"][0]
+    row = evaluate(["FROM x"], output_contains("x", "file"))["test_results"][0]
     assert (row["status"], "no usable /bin/sh" in row["message"]) == ("failed", True)
 
 
@@ -285,7 +284,7 @@ def test_an_engine_lost_during_the_tests(fake, evaluate):
 
 def test_a_slow_start_takes_nothing_of_a_tests_time(fake, evaluate):
     fake.fault("run", "delay", seconds=1.2)
-    report = evaluate(["FROM x"], {"type": "run_command", "params": {"command": "sleep 0.1"}, "timeout": 1})
+    report = evaluate(["FROM x"], run_command("sleep 0.1", timeout=1))
     assert statuses(report) == {"run_command_1": "passed"}
     assert report["test_results"][0]["execution_time"] < 1
 
@@ -302,7 +301,7 @@ def test_a_start_that_hangs_is_an_engine_fault(fake, evaluate):
 @pytest.mark.parametrize("on", ["container rm", "image rm", "ps"])
 def test_clean_up_that_hangs_is_bounded_and_named(fake, evaluate, on):
     fake.fault(on, "hang", **{"from": 2 if on == "ps" else 1})
-    slow = {"type": "run_command", "params": {"command": "sleep 60"}, "timeout": 0.3}
+    slow = run_command("sleep 60", timeout=0.3)
     started = time.monotonic()
     report = evaluate(["FROM x"], slow)
     assert time.monotonic() - started < 60
@@ -338,7 +337,7 @@ def test_an_engine_that_restarted_during_a_test_is_told_from_a_killed_process(
 ):
     fake.write("restarted", restarted)
     killed = "kill -9 $PPID"  # the shell that would print the end mark
-    row = evaluate(["FROM x"], ("run_command", {"command": killed}))["test_results"][0]
+    row = evaluate(["FROM x"], run_command(killed))["test_results"][0]
     assert row["status"] == status
 
 
@@ -407,7 +406,7 @@ def test_a_kept_image_stays_under_a_name_of_its_own(fake, evaluate):
 
 
 def test_evaluations_in_several_threads_do_not_meet(fake, dockerfile, rubric):
-    path, tests = dockerfile("FROM x"), rubric(TRUE, LOOK, ("run_command", {"command": "false"}))
+    path, tests = dockerfile("FROM x"), rubric(TRUE, LOOK, run_command("false"))
     reports = []
     threads = [
         threading.Thread(target=lambda: reports.append(de.evaluate(path, "r", tests))) for _ in range(4)
@@ -423,19 +422,11 @@ def test_evaluations_in_several_threads_do_not_meet(fake, dockerfile, rubric):
 def test_what_reaches_docker(fake, evaluate):
     options = {"run_options": ["--memory=1g", "--pids-limit=9"], "build_options": ["--network=host"]}
     evaluate(["FROM x"], TRUE, LOOK, **options)
-    build, command, look = (
-        fake.calls("build")[0],
-        *sorted(fake.calls("run", "--name"), key=lambda call: "--network=none" in call),
-    )
+    build = fake.calls("build")[0]
+    command, look = sorted(fake.calls("run", "--name"), key=lambda call: "--network=none" in call)
+    ours = "--rm --pull=never --log-driver=none --no-healthcheck --memory=1g --pids-limit=9"
     assert {"--force-rm", "--network=host"} < set(build)
-    assert {
-        "--rm",
-        "--pull=never",
-        "--log-driver=none",
-        "--no-healthcheck",
-        "--memory=1g",
-        "--pids-limit=9",
-    } < set(command)
+    assert set(ours.split()) < set(command)
     assert "--pids-limit=4096" not in command
     assert "--network=none" in look
     assert command[command.index("--entrypoint") + 1] == "/bin/sh"
@@ -457,40 +448,15 @@ def test_a_users_network_replaces_ours(fake, evaluate):
     assert "--network=none" not in fake.calls("run")[0]
 
 
+OURS_OF_RUN = "--name=x --rm=false --entrypoint=x -d -it -Pd --tty --cidfile=x --help --attach=stderr -astderr --restart=always"
+OURS_OF_BUILD = "--tag=x -tx -f=x --quiet -q --output=x --load --push --iidfile=x"
+
+
 @pytest.mark.parametrize(
     ("kind", "word"),
     [
-        *(
-            ("run", word)
-            for word in [
-                "--name=x",
-                "--rm=false",
-                "--entrypoint=x",
-                "-d",
-                "-it",
-                "-Pd",
-                "--tty",
-                "--cidfile=x",
-                "--help",
-                "--attach=stderr",
-                "-astderr",
-                "--restart=always",
-            ]
-        ),
-        *(
-            ("build", word)
-            for word in [
-                "--tag=x",
-                "-tx",
-                "-f=x",
-                "--quiet",
-                "-q",
-                "--output=x",
-                "--load",
-                "--push",
-                "--iidfile=x",
-            ]
-        ),
+        *(("run", word) for word in OURS_OF_RUN.split()),
+        *(("build", word) for word in OURS_OF_BUILD.split()),
         *(("run", word) for word in ["image", "", "-", "--", "-1"]),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from cases import FALSE, TRUE, files_exist, output_contains, run_command
 from conftest import statuses
 
 import DockerfileEvaluator as de
@@ -14,25 +15,24 @@ pytestmark = pytest.mark.usefixtures("buildkit", "clean_engine")
 DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
 BASH = "RUN ln -sf bash /bin/sh"
 
-TRUE = ("run_command", {"command": "true"})
-FALSE = ("run_command", {"command": "false"})
-LOOK = ("files_exist", {"paths": ["/etc"]})  # a folder, and so a failure
+FOLDER = files_exist("/etc")  # and so a failure
 HOLDS = ("file_contains", {"path": "/etc/passwd", "contains": ["no such words"]})
 NO_COMMAND = ("command_exists", {"name": "no-such-command"})
 NO_VARIABLE = ("envvar_set", {"name": "NO_SUCH_VARIABLE"})
 LIES = (FALSE, HOLDS, NO_COMMAND, NO_VARIABLE)
+ON_PATH = ("command_exists", {"name": "sh"})
 TRUTHS = (
     TRUE,
     ("dirs_exist", {"paths": ["/etc"]}),
     ("file_contains", {"path": "/etc/passwd", "contains": ["root:"]}),
-    ("command_exists", {"name": "sh"}),
+    ON_PATH,
     ("envvar_set", {"name": "HOME"}),
-    ("output_contains", {"command": "echo needle", "contains": ["needle"]}),
+    output_contains("echo needle", "needle"),
 )
 
 
-def says(text: str, **params: object) -> tuple[str, dict]:
-    return ("output_contains", {"command": "true", "contains": [text], **params})
+def says(text: str) -> dict:
+    return output_contains("true", text)
 
 
 def program(path: str, *lines: str) -> str:
@@ -69,7 +69,7 @@ HONEST = {
 
 @pytest.mark.parametrize("name", sorted(HONEST))
 def test_what_must_change_no_verdict(evaluate, name):
-    truths = [test for test in TRUTHS if not (name.startswith("no end") and test[0] == "command_exists")]
+    truths = [test for test in TRUTHS if not (name.startswith("no end") and test is ON_PATH)]
     report = evaluate(HONEST[name], *truths, *LIES, jobs=2)
     expected = ["passed"] * len(truths) + ["failed"] * len(LIES)
     assert list(statuses(report).values()) == expected, [row["message"] for row in report["test_results"]]
@@ -103,7 +103,7 @@ SHELLS_THAT_LIE = {
 
 @pytest.mark.parametrize("name", sorted(SHELLS_THAT_LIE))
 def test_a_shell_that_does_not_do_as_told_earns_nothing_and_is_no_excuse(evaluate, name):
-    tests = [TRUE, LOOK, says("needle"), ("run_command", {"command": "x", "exit_code": "any"})]
+    tests = [TRUE, FOLDER, says("needle"), ("run_command", {"command": "x", "exit_code": "any"})]
     report = evaluate([DEBIAN, SHELLS_THAT_LIE[name]], *tests)
     assert set(statuses(report).values()) == {"failed"}, [row["message"] for row in report["test_results"]]
     assert report["error"] is None
@@ -111,7 +111,7 @@ def test_a_shell_that_does_not_do_as_told_earns_nothing_and_is_no_excuse(evaluat
 
 def test_no_shell_at_all(evaluate):
     words = ("no such file", "OCI", "exec")
-    report = evaluate(["FROM scratch", "COPY Dockerfile /"], *map(says, words), TRUE, LOOK)
+    report = evaluate(["FROM scratch", "COPY Dockerfile /"], *map(says, words), TRUE, FOLDER)
     assert set(statuses(report).values()) == {"failed"}
     assert all("no usable /bin/sh" in row["message"] for row in report["test_results"])
 
@@ -174,7 +174,7 @@ def test_a_shell_told_to_run_nothing_passes_nothing(evaluate):
 
 
 def test_a_shell_that_repeats_what_it_is_told_satisfies_no_needle(evaluate):
-    test = ("output_contains", {"command": "x=needle; true", "contains": ["needle"]})
+    test = output_contains("x=needle; true", "needle")
     report = evaluate([DEBIAN, BASH, "ENV SHELLOPTS=verbose"], test)
     assert statuses(report) == {"output_contains_1": "failed"}
 
@@ -233,7 +233,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("lines", [[BUSYBOX], [DEBIAN], [DEBIAN, BASH]], ids=["busybox", "dash", "bash"])
 def test_what_commands_get_up_to(evaluate, lines):
-    report = evaluate(lines, *(("run_command", {"command": command}) for command, _, _ in COMMANDS), jobs=2)
+    report = evaluate(lines, *(run_command(command) for command, _, _ in COMMANDS), jobs=2)
     wrong = [
         (command, row["status"], row["message"])
         for row, (command, status, words) in zip(report["test_results"], COMMANDS)

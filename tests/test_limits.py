@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
+import engine
 import pytest
-from conftest import PROJECT
+from cases import LOOK, TRUE, run_command
 
 on_an_engine = pytest.mark.usefixtures("buildkit", "clean_engine")
-
-# Runs the command line in a process whose memory it prints at the end, in KiB: VmHWM of proc(5), since the
-# ru_maxrss of getrusage(2) counts the process from which this one was forked.
-MEASURED = """
-import re, sys
-sys.path.insert(0, sys.argv.pop(1))
-import DockerfileEvaluator as de
-code = de.main(sys.argv[1:])
-print(code, re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1], file=sys.stderr)
-"""
-TRUE = {"type": "run_command", "params": {"command": "true"}}
 
 
 @pytest.fixture
@@ -29,21 +17,10 @@ def measured(dockerfile, rubric, tmp_path):
 
     def run(lines, *tests, more=()):
         output = tmp_path / "report.json"
-        words = [
-            "--dockerfile",
-            dockerfile(*lines),
-            "--rubric",
-            rubric(*tests),
-            "--repo",
-            "r",
-            "--output",
-            str(output),
-        ]
-        command = [sys.executable, "-c", MEASURED, str(PROJECT), *words, *more]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=300)
-        code, memory = done.stderr.decode().splitlines()[-1].split()
+        words = ["--dockerfile", dockerfile(*lines), "--rubric", rubric(*tests), "--output", str(output)]
+        code, memory, _ = engine.measured(*words, "--repo", "r", *more)
         assert output.stat().st_size < 1_000_000
-        return int(code), json.loads(output.read_text()), int(memory) // 1024
+        return code, json.loads(output.read_text()), memory
 
     return run
 
@@ -59,8 +36,7 @@ def test_floods_and_bombs_in_tests(measured):
         "after": ("echo fine", 30, "passed"),
     }
     tests = [
-        {"id": name, "type": "run_command", "params": {"command": command}, "timeout": timeout}
-        for name, (command, timeout, _) in commands.items()
+        run_command(command, id=name, timeout=timeout) for name, (command, timeout, _) in commands.items()
     ]
     code, report, memory = measured(
         ["FROM busybox:stable"], *tests, more=["--run-option=--memory=256m", "--verbose"]
@@ -74,11 +50,7 @@ def test_floods_and_bombs_in_tests(measured):
 
 @on_an_engine
 def test_eight_floods_at_once(measured):
-    flood = {
-        "type": "run_command",
-        "params": {"command": "head -c 30000000 /dev/zero | tr '\\0' x"},
-        "timeout": 120,
-    }
+    flood = run_command("head -c 30000000 /dev/zero | tr '\\0' x", timeout=120)
     code, _, memory = measured(["FROM busybox:stable"], *[flood] * 8, more=["--jobs=8"])
     assert code == 0
     assert memory < 100
@@ -118,7 +90,6 @@ def test_five_hundred_tests_in_flat_memory(fake, measured):
     fake.program.rename(f"{fake.program}.py")
     fake.program.write_text(RUN_AT_ONCE)
     fake.program.chmod(0o755)
-    look = {"type": "files_exist", "params": {"paths": ["/etc/passwd"]}}
-    code, report, memory = measured(["FROM x"], *[look] * 500)
+    code, report, memory = measured(["FROM x"], *[LOOK] * 500)
     assert (code, report["summary"]["passed_tests"]) == (0, 500)
     assert memory < 60

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
+from cases import TRUE, run_command
 from conftest import statuses
-from engine import census, docker
+from engine import census, docker, wait_for
 
 import DockerfileEvaluator as de
 
-TRUE = {"id": "before", "type": "run_command", "params": {"command": "true"}}
-SLOW = {"id": "slow", "type": "run_command", "params": {"command": "sleep 600"}, "timeout": 300}
-AFTER = {"id": "after", "type": "run_command", "params": {"command": "true"}}
-LAST = {"id": "last", "type": "run_command", "params": {"command": "true"}}
+BEFORE, AFTER, LAST = ({**TRUE, "id": name} for name in ("before", "after", "last"))
+SLOW = run_command("sleep 600", id="slow", timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,12 @@ def settle(before) -> None:
     assert census() == before
 
 
+def runs(command) -> bool:
+    """Whether a container runs a command."""
+    containers = docker("ps", "--quiet").split()
+    return any(command in docker("top", container) for container in containers)
+
+
 class Trigger(de.Observer):
     """Calls `harm` once, at the moment that a test has chosen."""
 
@@ -71,20 +77,23 @@ class Trigger(de.Observer):
         self.strike(text)
 
     def build_output(self, data):
-        if b"Running in" in data:
-            time.sleep(0.5)
+        if self.moment == "in the build" and b"Running in" in data:
+            wait_for(lambda: runs("sleep 600"))
             self.strike("in the build")
 
     def started(self, test):
         if test.id == "slow":
-            import threading
+            threading.Thread(target=self.strike_a_test).start()
 
-            threading.Timer(2, self.strike, ["in a test"]).start()
+    def strike_a_test(self):
+        if self.moment == "in a test":
+            wait_for(lambda: runs("sleep 600"))
+            self.strike("in a test")
 
 
 @pytest.fixture
 def evaluate_with_harm(dockerfile, rubric):
-    def run(moment, harm, lines=("FROM busybox:stable",), tests=(TRUE, SLOW, AFTER, LAST), **more):
+    def run(moment, harm, lines=("FROM busybox:stable",), tests=(BEFORE, SLOW, AFTER, LAST), **more):
         path = dockerfile(*lines)
         settings = de.Settings(path, "r", rubric(*tests), context=os.path.dirname(path), **more)
         started = time.monotonic()
@@ -137,7 +146,7 @@ def test_stopped_in_good_order_during_a_test(private, evaluate_with_harm):
 
 
 def test_killed_before_clean_up(private, evaluate_with_harm):
-    report, _ = evaluate_with_harm("cleaning up", private.kill, tests=(TRUE,))
+    report, _ = evaluate_with_harm("cleaning up", private.kill, tests=(BEFORE,))
     private.start()
     assert statuses(report) == {"before": "passed"}
     assert report["error"]["kind"] == "engine"
@@ -145,7 +154,7 @@ def test_killed_before_clean_up(private, evaluate_with_harm):
 
 
 def test_restarted_before_clean_up(private, evaluate_with_harm):
-    report, _ = evaluate_with_harm("cleaning up", lambda: restarted(private), tests=(TRUE,))
+    report, _ = evaluate_with_harm("cleaning up", lambda: restarted(private), tests=(BEFORE,))
     assert (statuses(report), report["error"]) == ({"before": "passed"}, None)
 
 
@@ -153,7 +162,7 @@ def test_restarted_before_clean_up(private, evaluate_with_harm):
 def test_frozen(private, evaluate_with_harm, moment):
     """A frozen engine says nothing to anybody; limits end every wait."""
     lines = ["FROM busybox:stable", *(["RUN sleep 600"] if moment == "in the build" else [])]
-    tests = (TRUE,) if moment == "cleaning up" else (TRUE, {**SLOW, "timeout": 4}, AFTER, LAST)
+    tests = (BEFORE,) if moment == "cleaning up" else (BEFORE, {**SLOW, "timeout": 4}, AFTER, LAST)
     harm = lambda: private.signal(signal.SIGSTOP)  # noqa: E731
     try:
         report, seconds = evaluate_with_harm(moment, harm, lines, tests, build_timeout=5.0)

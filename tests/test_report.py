@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import junitparser
 import pytest
+from cases import TRUE, run_command
+from conftest import assert_holds
 
 import DockerfileEvaluator as de
-
-COMMAND = {"type": "run_command", "params": {"command": "cd /"}}
 
 SEED = {"repo": str, "dockerfile": str, "rubric": str, "summary": dict, "test_results": list}
 SEED_SUMMARY = {
@@ -42,8 +42,8 @@ def fits(value, fields):
 def test_the_fields_of_the_published_format_are_there(fake, evaluate, tmp_path):
     output = tmp_path / "deep" / "er" / "report.json"
     tests = [
-        {**COMMAND, "id": "a", "category": "x"},
-        {**COMMAND, "id": "b", "params": {"command": "echo no; exit 4"}, "score": 0.5},
+        {**TRUE, "id": "a", "category": "x"},
+        run_command("echo no; exit 4", id="b", score=0.5),
     ]
     returned = evaluate(["FROM x"], *tests, output=str(output))
     report = json.loads(output.read_text())
@@ -52,63 +52,33 @@ def test_the_fields_of_the_published_format_are_there(fake, evaluate, tmp_path):
     fits(report["summary"], SEED_SUMMARY)
     for row in report["test_results"]:
         fits(row, SEED_ROW)
-    assert list(report) == [
-        "repo",
-        "dockerfile",
-        "rubric",
-        "summary",
-        "test_results",
-        "build",
-        "error",
-        "warnings",
-        "environment",
-    ]
+    names = "repo dockerfile rubric summary test_results build error warnings environment"
+    assert list(report) == names.split()
     good, bad = report["test_results"]
-    assert (
-        good["score"],
-        good["max_score"],
-        good["status"],
-        good["exit_code"],
-        good["output"],
-        good["category"],
-    ) == (1, 1, "passed", 0, None, "x")
-    assert (bad["score"], bad["max_score"], bad["status"], bad["exit_code"], bad["output"]) == (
-        0,
-        0.5,
-        "failed",
-        4,
-        "no\n",
-    )
+    assert_holds(good, score=1, max_score=1, status="passed", exit_code=0, output=None, category="x")
+    assert_holds(bad, score=0, max_score=0.5, status="failed", exit_code=4, output="no\n")
     assert report["summary"]["by_category"] == {
         "x": {"total_tests": 1, "passed_tests": 1, "failed_tests": 0, "total_score": 1, "max_score": 1}
     }
     environment = report["environment"]
-    assert (environment["docker_client"], environment["docker_server"], environment["builder"]) == (
-        "28.2",
-        "20.10",
-        "legacy",
-    )
-    assert (environment["image_size"], environment["platform"], environment["jobs"]) == (
-        1234,
-        "linux/amd64",
-        1,
-    )
+    assert_holds(environment, docker_client="28.2", docker_server="20.10", builder="legacy", jobs=1)
+    assert_holds(environment, image_size=1234, platform="linux/amd64")
     assert len(environment["dockerfile_sha256"]) == len(environment["rubric_sha256"]) == 64
 
 
 def test_the_report_is_in_the_rubrics_order(fake, evaluate):
     tests = [
-        {**COMMAND, "id": name, "requires": needs} for name, needs in [("c", ["b"]), ("a", []), ("b", ["a"])]
+        {**TRUE, "id": name, "requires": needs} for name, needs in [("c", ["b"]), ("a", []), ("b", ["a"])]
     ]
     assert [row["test_id"] for row in evaluate(["FROM x"], *tests)["test_results"]] == ["c", "a", "b"]
 
 
 def test_no_category_no_sums_of_categories(fake, evaluate):
-    assert "by_category" not in evaluate(["FROM x"], COMMAND)["summary"]
+    assert "by_category" not in evaluate(["FROM x"], TRUE)["summary"]
 
 
 def test_scores_add_up_as_people_add(fake, evaluate):
-    summary = evaluate(["FROM x"], *[{**COMMAND, "score": score} for score in (0.1, 0.2, 0)])["summary"]
+    summary = evaluate(["FROM x"], *[{**TRUE, "score": score} for score in (0.1, 0.2, 0)])["summary"]
     assert (summary["total_score"], summary["success_rate"]) == (0.3, 1.0)
 
 
@@ -117,7 +87,7 @@ def test_two_runs_differ_only_in_times_and_ids(fake, evaluate):
         text = json.dumps(report)
         return re.sub(r'"(execution_time|total_execution_time|started_at)": [^,}]+', r'"\1": 0', text)
 
-    tests = [COMMAND, {"type": "run_command", "params": {"command": "echo x; exit 1"}}]
+    tests = [TRUE, run_command("echo x; exit 1")]
     assert settled(evaluate(["FROM x"], *tests)) == settled(evaluate(["FROM x"], *tests))
 
 
@@ -125,7 +95,7 @@ def test_oddities_of_the_image_are_warned_of(fake, evaluate):
     fake.write(
         "config", {"Env": ["PATH=/bin", "BASH_ENV=/x", "LD_PRELOAD=/evil.so", "BASH_FUNC_ls%%=() { :; }"]}
     )
-    warnings = evaluate(["FROM x"], COMMAND)["warnings"]
+    warnings = evaluate(["FROM x"], TRUE)["warnings"]
     assert [warning.split(",")[0] for warning in warnings] == [
         "telling-variable: image: BASH_ENV=/x is set",
         "telling-variable: image: LD_PRELOAD=/evil.so is set",
@@ -134,7 +104,7 @@ def test_oddities_of_the_image_are_warned_of(fake, evaluate):
 
 
 def test_what_is_doubtful_about_the_rubric_is_in_the_report(fake, evaluate):
-    report = evaluate(["FROM x"], ("run_command", {"command": "false || true"}), COMMAND)
+    report = evaluate(["FROM x"], run_command("false || true"), TRUE)
     assert [warning.split(": ")[:2] for warning in report["warnings"]] == [
         ["cannot-fail", "tests[0].params.command 'run_command_1'"]
     ]
@@ -144,11 +114,11 @@ def test_what_is_doubtful_about_the_rubric_is_in_the_report(fake, evaluate):
 
 
 OUTCOMES = [
-    {**COMMAND, "id": "good"},
-    {**COMMAND, "id": "bad", "params": {"command": "printf 'a\\001\\377]]>&amp;<b>\\n'; exit 3"}},
-    {**COMMAND, "id": "late", "params": {"command": "sleep 60"}, "timeout": 1},
-    {**COMMAND, "id": "after", "requires": ["bad"]},
-    {**COMMAND, "id": "lost", "requires": ["none"]},
+    {**TRUE, "id": "good"},
+    run_command("printf 'a\\001\\377]]>&amp;<b>\\n'; exit 3", id="bad"),
+    run_command("sleep 60", id="late", timeout=1),
+    {**TRUE, "id": "after", "requires": ["bad"]},
+    {**TRUE, "id": "lost", "requires": ["none"]},
 ]
 
 
@@ -192,7 +162,7 @@ def test_junit_follows_the_rules_of_jenkins_and_surefire(fake, evaluate, tmp_pat
 
 def test_whether_junit_can_be_written_is_known_before_the_build(fake, evaluate, tmp_path):
     with pytest.raises(de.EvaluationError, match="a folder; expected a file"):
-        evaluate(["FROM x"], COMMAND, junit=str(tmp_path))
+        evaluate(["FROM x"], TRUE, junit=str(tmp_path))
     assert fake.calls() == []
 
 
@@ -234,5 +204,5 @@ def test_a_report_can_go_to_a_device(tmp_path):
 def test_whether_the_report_can_be_written_is_known_before_the_build(fake, evaluate, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(de.EvaluationError, match="the report cannot be written"):
-        evaluate(["FROM x"], COMMAND, output=str(tmp_path / "file" / "report.json"))
+        evaluate(["FROM x"], TRUE, output=str(tmp_path / "file" / "report.json"))
     assert fake.calls() == []

@@ -7,11 +7,10 @@ import math
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
+from cases import TRUE
+from conftest import PROJECT, assert_holds
 
 import DockerfileEvaluator as de
-
-GOOD = {"type": "run_command", "params": {"command": "true"}}
 
 
 @pytest.fixture
@@ -36,43 +35,16 @@ def faults(load, tmp_path):
 
 
 def test_a_whole_test_is_read(load):
-    rubric = load(
-        {
-            "repo": "r",
-            "tests": [
-                {
-                    **GOOD,
-                    "id": "i",
-                    "timeout": 2,
-                    "score": 0.5,
-                    "requires": ["j"],
-                    "category": "c",
-                    "description": "d",
-                },
-                GOOD,
-            ],
-        }
-    )
+    given = {"id": "i", "timeout": 2, "score": 0.5, "requires": ["j"], "category": "c", "description": "d"}
+    rubric = load({"repo": "r", "tests": [{**TRUE, **given}, TRUE]})
     first, second = rubric.tests
-    assert (first.id, first.timeout, first.score, first.requires, first.category) == (
-        "i",
-        2.0,
-        0.5,
-        ("j",),
-        "c",
-    )
-    assert (second.id, second.timeout, second.score, second.requires, second.category) == (
-        "run_command_2",
-        30.0,
-        1,
-        (),
-        None,
-    )
+    assert_holds(first, id="i", timeout=2.0, score=0.5, requires=("j",), category="c")
+    assert_holds(second, id="run_command_2", timeout=30.0, score=1, requires=(), category=None)
     assert rubric.repo == "r"
 
 
 def test_ids_that_are_made_up_do_not_meet_given_ones(load):
-    rubric = load({"repo": "r", "tests": [GOOD, {**GOOD, "id": "run_command_1"}]})
+    rubric = load({"repo": "r", "tests": [TRUE, {**TRUE, "id": "run_command_1"}]})
     assert [test.id for test in rubric.tests] == ["run_command_1_", "run_command_1"]
 
 
@@ -80,7 +52,7 @@ def test_comments_byte_order_mark_and_a_missing_repo_are_accepted(load):
     content = {
         "$schema": "x",
         "_note": 1,
-        "tests": [{**GOOD, "_why": "x", "params": {"command": "true", "_": 0}}],
+        "tests": [{**TRUE, "_why": "x", "params": {"command": "true", "_": 0}}],
     }
     rubric = load(b"\xef\xbb\xbf" + json.dumps(content).encode())
     assert rubric.repo == ""
@@ -114,8 +86,8 @@ def test_the_example_shows_every_type():
             "tests: expected a list of tests that is not empty, found an empty list",
         ),
         ({"repo": "r", "tests": {}}, "tests: expected a list of tests that is not empty, found an object"),
-        ({"repo": 3, "tests": [GOOD]}, "repo: expected a string that is not empty, found 3"),
-        ({"repo": "r", "test": [], "tests": [GOOD]}, "unknown key 'test' (did you mean 'tests'?)"),
+        ({"repo": 3, "tests": [TRUE]}, "repo: expected a string that is not empty, found 3"),
+        ({"repo": "r", "test": [], "tests": [TRUE]}, "unknown key 'test' (did you mean 'tests'?)"),
         ({"repo": "r", "tests": [3]}, "tests[0]: expected an object, found 3"),
         (b'{"tests": [{"type": "x", "type": "x"}]}', "tests[0]: key 'type' is given twice"),
     ],
@@ -155,7 +127,7 @@ def test_faults_of_the_file(faults, content, fault):
     ],
 )
 def test_faults_of_a_test(faults, change, fault):
-    assert faults({"repo": "r", "tests": [{**GOOD, **change}]}) == [fault]
+    assert faults({"repo": "r", "tests": [{**TRUE, **change}]}) == [fault]
 
 
 @pytest.mark.parametrize(
@@ -223,27 +195,17 @@ def test_faults_of_params(faults, kind, params, fault):
 
 
 def test_all_faults_are_named_in_one_go(faults):
-    found = faults(
-        {
-            "repo": "r",
-            "tests": [{"type": "x"}, {**GOOD, "id": "a"}, {**GOOD, "id": "a", "score": "1"}],
-            "more": 1,
-        }
-    )
-    assert [line.split(":")[0] for line in found] == [
-        "tests[0].params",
-        "tests[0].type",
-        "tests[2].score",
-        "tests[2].id",
-        "unknown key 'more' (known",
-    ]
+    tests = [{"type": "x"}, {**TRUE, "id": "a"}, {**TRUE, "id": "a", "score": "1"}]
+    found = faults({"repo": "r", "tests": tests, "more": 1})
+    places = "tests[0].params tests[0].type tests[2].score tests[2].id".split()
+    assert [line.split(":")[0] for line in found] == [*places, "unknown key 'more' (known"]
     assert "tests[2].id: 'a' is the id of tests[1] too" in found
 
 
 @pytest.mark.parametrize("score", [1e308, 10**308])
 def test_scores_that_add_up_to_no_number(faults, score):
     fault = "tests: expected scores whose sum is a finite number"
-    assert faults({"repo": "r", "tests": [{**GOOD, "score": score}] * 2}) == [fault]
+    assert faults({"repo": "r", "tests": [{**TRUE, "score": score}] * 2}) == [fault]
 
 
 def test_a_rubric_that_is_not_there(tmp_path):

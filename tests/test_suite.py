@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
 from conftest import PROJECT
 
 SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -20,9 +19,8 @@ def test_what_a_test_starts_hears_every_signal():
     assert [number for number in SIGNALS if int(ignored, 16) >> number - 1 & 1] == []
 
 
-@pytest.mark.parametrize("more", [[], ["-n", "1"]], ids=["one process", "xdist"])
-def test_signals_that_are_ignored_where_the_suite_starts_change_nothing(more):
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *more]
+def test_signals_that_are_ignored_where_the_suite_starts_change_nothing():
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "1"]
     words += ["tests/test_suite.py", "-k", "hears_every_signal"]
     done = subprocess.run(
         ["sh", "-c", f'{IGNORE_THEM}; exec "$@"', "sh", *words],
