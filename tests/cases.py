@@ -17,7 +17,7 @@ def files_exist(*paths: str, **more: object) -> dict:
     return {"type": "files_exist", "params": {"paths": list(paths)}, **more}
 
 
-TRUE = run_command("true")
+TRUE = run_command("cd /")
 FALSE = run_command("echo why; false")
 LOOK = files_exist("/etc/passwd")
 HELLO = output_contains("echo hello $HOME", "hello")
