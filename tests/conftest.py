@@ -20,6 +20,7 @@ import DockerfileEvaluator as de
 
 PROJECT = Path(__file__).resolve().parent.parent
 PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
 
@@ -60,16 +61,7 @@ def schema(name: str) -> jsonschema.Draft202012Validator:
 
 
 @pytest.fixture(autouse=True)
-def every_report_is_as_its_schema_says(monkeypatch, tmp_path):
-    """Hold each report to its schema: those made in this process, and those that a test wrote."""
-    as_dict = de.Report.as_dict
-
-    def validated(report):
-        data = as_dict(report)
-        schema("report").validate(data)
-        return data
-
-    monkeypatch.setattr(de.Report, "as_dict", validated)
+def every_written_report_is_as_its_schema_says(tmp_path):
     yield
     for file in tmp_path.rglob("*.json"):
         with contextlib.suppress(ValueError, RecursionError):
@@ -101,10 +93,12 @@ class Fake:
         self.write("faults", [*faults, {"on": on, "do": do, **more}])
 
     def calls(self, *first: str) -> list[list[str]]:
+        """Return the words of all calls, or of those that begin so and are not of the control."""
         file = self.folder / "calls.jsonl"
         lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last may be half written
         calls = [json.loads(line) for line in lines]
-        return [call for call in calls if tuple(call[: len(first)]) == first]
+        calls = [call for call in calls if not first or not call["name"].startswith("control ")]
+        return [call["words"] for call in calls if tuple(call["words"][: len(first)]) == first]
 
     def is_running(self, text: str) -> bool:
         """Whether a command that holds a text is running: its container is there, and it has said so.
@@ -128,7 +122,7 @@ def fake(monkeypatch, tmp_path):
     programs.mkdir()
     program = programs / "docker"
     script = Path(__file__).with_name("fake_docker.py")
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{script}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E -X utf8 "{script}" "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(folder))
@@ -167,7 +161,9 @@ def evaluate(dockerfile, rubric):
     """Evaluate a Dockerfile (a list of lines) against tests; return the report."""
 
     def run(lines: list[str], *tests: object, **options: object) -> dict:
-        return de.evaluate(dockerfile(*lines), "example", rubric(*tests), **options)
+        report = de.evaluate(dockerfile(*lines), "example", rubric(*tests), **options)
+        schema("report").validate(report)
+        return report
 
     return run
 
@@ -176,6 +172,23 @@ def assert_holds(value: object, **expected: object) -> None:
     """Compare some fields of a dict, or attributes of an object, all in one go."""
     found = {name: value[name] if isinstance(value, dict) else getattr(value, name) for name in expected}
     assert found == expected
+
+
+@pytest.fixture
+def arguments(dockerfile, rubric, tmp_path):
+    """Return the command line for an evaluation, with its report in tmp_path/report.json."""
+
+    def make(lines: list[str], *tests: object, more: tuple[str, ...] = ()) -> list[str]:
+        files = ["--dockerfile", dockerfile(*lines), "--rubric", rubric(*tests)]
+        return [*files, "--repo", "example", "--output", str(tmp_path / "report.json"), *more]
+
+    return make
+
+
+@pytest.fixture
+def report(tmp_path):
+    """Read the report that the command line wrote."""
+    return lambda: json.loads((tmp_path / "report.json").read_text())
 
 
 def statuses(report: dict) -> dict[str, str]:
@@ -231,8 +244,8 @@ def private_engine(engine, tmp_path_factory):
     saved = subprocess.run(["docker", "save", "busybox:stable"], stdout=subprocess.PIPE, check=True).stdout
     with contextlib.ExitStack() as stack:
 
-        def make():
-            private = PrivateEngine(tmp_path_factory.mktemp("e"))
+        def make(**furniture):
+            private = PrivateEngine(tmp_path_factory.mktemp("e"), **furniture)
             private.start()
             stack.callback(private.stop)
             private.load(saved)

@@ -6,8 +6,10 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
@@ -93,26 +95,58 @@ def find_buildkit(folder: Path) -> str:
 
 
 class PrivateEngine:
-    """A dockerd of our own, without a network, that can be killed, frozen and started again."""
+    """A dockerd of our own, in a network of its own, that can be killed, frozen and started again.
 
-    def __init__(self, folder: Path) -> None:
+    `network` gives it a bridge (its containers then reach each other and nothing else), `disk` a disk
+    of so many MiB, and `hub` a Docker Hub that is a FakeHub.
+    """
+
+    def __init__(self, folder: Path, *, network: bool = False, disk: int = 0, hub: bool = False) -> None:
         self.folder = folder
         self.host = f"unix://{folder}/docker.sock"
         self.process: Any = None
+        self.hub = FakeHub(folder / "hub") if hub else None
+        self._network = network or hub
+        self._disk = disk
 
     def start(self) -> None:
         self.forget_containerd()
         # Namespaces of its own: a second dockerd would delete the first one's network bridge, and its
         # mounts would outlive a kill.
-        words = ["unshare", "--net", "--mount", "dockerd", "--host", self.host]
+        words = ["unshare", "--net", "--mount", "sh", "-euc", self._preparation() + 'exec dockerd "$@"', "sh"]
+        words += ["--host", self.host, "--iptables=false", "--ip-forward=false"]
         words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
-        words += [f"--pidfile={self.folder}/pid", "--bridge=none", "--iptables=false", "--ip-forward=false"]
+        words += [f"--pidfile={self.folder}/pid", *([] if self._network else ["--bridge=none"])]
+        environment = {**os.environ, **(self.hub.environment() if self.hub else {})}
         with open(f"{self.folder}/log", "ab") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                words, stdout=log, stderr=log, start_new_session=True, env=environment
+            )
         wait_for(self.answers, what="for the private engine to start")
+        if self.hub:
+            wait_for((self.hub.folder / "ready").exists, what="for the engine's Docker Hub to start")
 
     def answers(self) -> bool:
+        assert self.process.poll() is None, "the private engine ended"
         return not subprocess.run(["docker", "--host", self.host, "version"], capture_output=True).returncode
+
+    def _preparation(self) -> str:
+        """Return the shell commands that furnish the engine's namespaces."""
+        commands = ""
+        if self._network:
+            commands += "ip link set lo up\n"
+        if self._disk:
+            data = self.folder / "data"
+            data.mkdir(exist_ok=True)
+            commands += f"mount -t tmpfs -o size={self._disk}m tmpfs {data}\n"
+        if self.hub:
+            commands += self.hub.preparation()
+        return commands
+
+    def inside(self, *words: str) -> bytes:
+        """Run a command in the engine's namespaces."""
+        enter = ["nsenter", f"--target={self.process.pid}", "--net", "--mount"]
+        return subprocess.run([*enter, *words], stdout=subprocess.PIPE, check=True).stdout
 
     def forget_containerd(self) -> None:
         """Remove the traces of a killed engine's containerd, for which a new one would wait in vain."""
@@ -137,3 +171,134 @@ class PrivateEngine:
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         self.process.wait(60)
+
+
+class FakeHub:
+    """A Docker Hub of which a private engine is made to believe that it is the real one.
+
+    It lives in the engine's own network: a name server that knows no other name, and a registry on
+    127.0.0.1 that answers as `behave` was told last: "missing" (no such image), "limits"
+    (toomanyrequests), "hangs up", or "away" (its name is not known either). On port 80 of the same
+    address every download breaks off.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")
+        (folder / "hosts").write_text("127.0.0.1 localhost\n")
+        self._make_certificate()
+        self.behave("missing")
+
+    def behave(self, how: str) -> None:
+        """Answer this way from now on."""
+        (self.folder / "behaviour").write_text(how)
+
+    def environment(self) -> dict[str, str]:
+        """Return what makes dockerd trust this Hub."""
+        return {"SSL_CERT_FILE": f"{self.folder}/cert.pem"}
+
+    def preparation(self) -> str:
+        """Return the shell commands that start it in namespaces of its own."""
+        program = f"{sys.executable} -S -E {Path(__file__).with_name('fake_hub.py')} {self.folder}"
+        return (
+            f"mount --bind {self.folder}/hosts /etc/hosts\n"
+            f"mount --bind {self.folder}/resolv.conf /etc/resolv.conf\n"
+            f"rm -f {self.folder}/ready\n"
+            f"{program} & \n"
+        )
+
+    def _make_certificate(self) -> None:
+        words = ["openssl", "req", "-x509", "-nodes", "-days", "30", "-newkey", "ec"]
+        words += ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=registry-1.docker.io"]
+        words += ["-addext", "subjectAltName=DNS:registry-1.docker.io,DNS:auth.docker.io"]
+        words += ["-keyout", f"{self.folder}/key.pem", "-out", f"{self.folder}/cert.pem"]
+        subprocess.run(words, check=True, capture_output=True)
+
+
+class Proxy:
+    """Stands between the docker command line and an engine: it can cut connections, or let them wait."""
+
+    def __init__(self, folder: Path, engine: PrivateEngine, *, tcp: bool = False) -> None:
+        self._target = engine.host[len("unix://") :]
+        if tcp:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+            self.host = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        else:
+            path = str(folder / "proxy.sock")
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(path)
+            self._listener.listen(100)
+            self.host = f"unix://{path}"
+        self._open: list[socket.socket] = []
+        self._flowing = threading.Event()
+        self._flowing.set()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """End all connections that there are."""
+        connections, self._open = self._open, []
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def hold(self) -> None:
+        """Let new connections wait, as systemd's docker.socket does while there is no engine."""
+        self._flowing.clear()
+
+    def release(self) -> None:
+        self._flowing.set()
+
+    def close(self) -> None:
+        self.release()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._listener.accept()[0]
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        self._flowing.wait()
+        engine = socket.socket(socket.AF_UNIX)
+        with client, engine, contextlib.suppress(OSError):
+            engine.connect(self._target)
+            self._open += [client, engine]
+            back = threading.Thread(target=self._pump, args=(engine, client), daemon=True)
+            back.start()
+            self._pump(client, engine)
+            back.join()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            for data in iter(lambda: source.recv(65536), b""):
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)  # the other direction of a hijacked connection goes on
+
+
+def processes(*words: str) -> list[int]:
+    """Return the ids of all processes on this machine, in containers too, of this command line."""
+    wanted = "".join(f"{word}\0" for word in words).encode()
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if Path("/proc", name, "cmdline").read_bytes() == wanted:
+                found.append(int(name))
+    return found
+
+
+def docker_programs(command: str) -> list[int]:
+    """Return the ids of the children of this process that are docker commands of this kind."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+            parent = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid() and words[1:2] == [command.encode()]:
+                found.append(int(name))
+    return found

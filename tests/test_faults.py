@@ -9,7 +9,7 @@ import time
 
 import pytest
 from cases import LOOK, TRUE, output_contains, run_command
-from conftest import statuses
+from conftest import assert_holds, statuses
 
 import DockerfileEvaluator as de
 
@@ -66,50 +66,143 @@ def test_a_failed_build(fake, evaluate):
     report = evaluate(["FROM x", "RUN FAIL"], TRUE, LOOK)
     assert set(statuses(report).values()) == {"not_run"}
     assert report["error"]["kind"] == "build"
-    assert (
-        report["error"]["message"]
-        == "docker build failed: The command '/bin/sh -c false' returned a non-zero code: 7"
-    )
+    assert report["error"]["message"] == "step 1 of 1 (FROM scratch): exit code 7: last words of the build"
     assert report["build"]["succeeded"] is False
     assert "last words of the build" in report["build"]["log"]
     assert report["summary"]["failed_tests"] == 2
-    assert report["test_results"][0]["message"].startswith("not run: docker build failed")
+    assert report["test_results"][0]["message"] == "not run: the build failed"
+
+
+LOOKUP = 'Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io: no such host'
+DOCKERS_WORDS = [
+    "Error response from daemon: failed to create endpoint x on network bridge: no bridge",
+    "ERROR: failed to solve: write /var/lib/x: no space left on device",
+    "toomanyrequests: You have reached your pull rate limit.",
+    "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
+    "unexpected end of words",
+    LOOKUP,
+]
+RUN_FAILED = "The command '/bin/sh -c x' returned a non-zero code: 1"
+
+
+@pytest.mark.parametrize("words", DOCKERS_WORDS)
+def test_no_word_of_a_build_log_makes_an_engine_fault(fake, evaluate, words):
+    """The engine works, and Docker Hub answers: whatever stands there, the Dockerfile failed."""
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr=words)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+
+
+@pytest.mark.parametrize("words", DOCKERS_WORDS)
+def test_no_word_before_a_failed_run_is_even_asked_about(fake, evaluate, words):
+    fake.write("pull", {"stderr": LOOKUP})
+    fake.fault("build", "fail", stdout=f"Step 1/4 : FROM x\nStep 2/4 : RUN x\n{words}\n", stderr=RUN_FAILED)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+    assert (len(fake.calls("build")), fake.calls("pull")) == (1, [])
+
+
+def test_what_buildkit_quotes_of_a_failed_run_is_not_asked_about(fake, evaluate):
+    fake.write("pull", {"stderr": LOOKUP})
+    quoted = "executor failed running [/bin/sh -c echo dial tcp: no such host; false]: exit code: 1"
+    fake.fault("build", "fail", stderr=f"#1 [internal] load build definition\n{quoted}")
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+    assert fake.calls("pull") == []
+
+
+@pytest.mark.parametrize("step", ["control build", "control run"])
+def test_an_engine_on_which_the_control_fails_is_at_fault(fake, evaluate, step):
+    begun = "Step 1/2 : FROM scratch\n" if step == "control build" else ""
+    fake.fault(step, "fail", code=125, stdout=begun, stderr="docker: Error response from daemon: no bridge")
+    report = evaluate(["FROM x", "RUN FAIL"], TRUE)
+    assert report["error"]["kind"] == "engine"
+    assert "Error response from daemon: no bridge" in report["error"]["message"]
+    assert (report["build"]["succeeded"], report["build"]["message"]) == (False, report["error"]["message"])
+    assert fake.left() == []
 
 
 @pytest.mark.parametrize(
-    ("log", "kind"),
+    ("answer", "kind"),
     [
-        ("Error response from daemon: failed to create endpoint x on network bridge: no bridge", "engine"),
-        ("ERROR: failed to solve: write /var/lib/x: no space left on device", "engine"),
-        ("no space left on device", "build"),
-        (
-            'ERROR: failed to solve: process "/bin/sh -c echo no space left on device; false" did not complete',
-            "build",
-        ),
-        ("ERROR: no space left on device\nThe command '/bin/sh -c x' returned a non-zero code: 1", "build"),
-        ("The command '/bin/sh -c x' returned a non-zero code: 1\nERROR: no space left on device", "build"),
-        ("pull access denied for no-such-image", "build"),
-        (
-            'Error response from daemon: Get "https://registry-1.docker.io/v2/": dial tcp: lookup x: no such host',
-            "engine",
-        ),
-        (
-            'ERROR: failed to solve: x: Head "https://registry-1.docker.io/v2/x/manifests/1": dial tcp: i/o timeout',
-            "engine",
-        ),
-        (
-            'Error response from daemon: Get "https://registry.example/v2/": dial tcp: lookup x: no such host',
-            "build",
-        ),
-        (
-            "Error response from daemon: pull access denied for registry-1.docker.io/timeout, or no such host",
-            "build",
-        ),
+        (f"Error response from daemon: {LOOKUP}", "engine"),
+        ("Error response from daemon: toomanyrequests: You have reached your pull rate limit.", "engine"),
+        ("Error response from daemon: pull access denied for x, repository does not exist", "build"),
+        ("Error response from daemon: manifest for x not found: manifest unknown", "build"),
+        ("denied", "build"),
     ],
 )
-def test_what_docker_says_of_itself_is_no_failed_build(fake, evaluate, log, kind):
-    fake.fault("build", "fail", stderr=log)
+def test_a_registry_out_of_reach_is_asked_for_a_name_that_cannot_exist(fake, evaluate, answer, kind):
+    fake.write("pull", {"stderr": answer})
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
     assert evaluate(["FROM x"], TRUE)["error"]["kind"] == kind
+    assert (len(fake.calls("build")), len(fake.calls("pull"))) == (2, 1)
+
+
+def test_a_registry_that_comes_back_costs_nothing(fake, evaluate):
+    fake.fault("build", "fail", nth=1, stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
+    assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
+
+
+@pytest.mark.parametrize(("nth", "kind"), [({"nth": 1}, None), ({}, "engine")])
+def test_a_connection_that_is_cut_in_the_build_is_tried_once_more(fake, evaluate, nth, kind):
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr="unexpected EOF", **nth)
+    error = evaluate(["FROM x"], TRUE)["error"]
+    assert (error and error["kind"]) == kind
+
+
+@pytest.mark.parametrize("words", ["ADD failed: unexpected EOF", "failed to load cache key: unexpected EOF"])
+def test_an_archive_that_is_broken_off_is_the_dockerfiles(fake, evaluate, words):
+    fake.write("pull", {"stderr": "denied"})
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\nStep 2/4 : ADD x /\n", stderr=words)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+
+
+@pytest.mark.parametrize("on", ["build", "run"])
+def test_an_engine_that_was_restarted_is_at_fault(fake, evaluate, on):
+    fake.fault(on, "restart")
+    killed = run_command("kill -9 $PPID")  # the shell that would print the end mark
+    report = evaluate(["FROM x", "RUN FAIL" if on == "build" else ""], killed)
+    assert report["error"]["kind"] == "engine"
+    assert "restarted" in report["error"]["message"]
+
+
+def test_a_killed_docker_program_is_no_failed_build(fake, evaluate):
+    fake.fault("build", "die")
+    assert_holds(evaluate(["FROM x"], TRUE)["error"], kind="engine")
+
+
+def test_a_docker_that_cannot_see_temporary_folders_is_no_engine_fault(fake, evaluate):
+    """As docker from a snap: nothing is known of the engine then, and the Dockerfile failed."""
+    fake.fault("control build", "fail", stderr="unable to prepare context: path not found")
+    assert_holds(evaluate(["FROM x", "RUN FAIL"], TRUE)["error"], kind="build")
+
+
+def test_options_and_contexts_that_docker_refuses_are_usage(fake, evaluate):
+    fake.fault(
+        "build", "fail", given="--bogus", code=125, stderr="unknown flag: --bogus\n\nUsage:  docker build"
+    )
+    fake.fault("control build", "fail", given="--bogus", code=125, stderr="unknown flag: --bogus")
+    report = evaluate(["FROM x"], TRUE, build_options=["--bogus"])
+    words = "docker refuses the build options or context: unknown flag: --bogus"
+    assert report["error"] == {"kind": "usage", "message": words}
+
+
+def test_a_dockerfile_that_docker_refuses_at_once_is_at_fault_itself(fake, evaluate):
+    fake.fault("build", "fail", stderr="the Dockerfile (Dockerfile) cannot be empty")
+    assert_holds(
+        evaluate([""], TRUE)["error"], kind="build", message="the Dockerfile (Dockerfile) cannot be empty"
+    )
+
+
+def test_a_build_option_that_only_fails_at_a_run_is_usage(fake, evaluate):
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr="Minimum memory limit allowed is 6MB")
+    begun = "Step 1/3 : FROM scratch\n"
+    fake.fault(
+        "control build",
+        "fail",
+        given="--memory=1k",
+        stdout=begun,
+        stderr="Minimum memory limit allowed is 6MB",
+    )
+    assert_holds(evaluate(["FROM x"], TRUE, build_options=["--memory=1k"])["error"], kind="usage")
 
 
 def test_an_argument_that_is_too_long_for_the_machine_is_an_engine_fault(fake, evaluate):
@@ -183,12 +276,29 @@ def test_one_start_that_fails_by_chance_costs_nothing(fake, evaluate, fault):
     assert fake.left() == []
 
 
-def test_a_container_that_docker_cannot_start_is_an_engine_fault(fake, evaluate):
-    fake.fault("run", "fail", code=125, stderr="docker: Error response from daemon: no space left on device.")
+CANNOT_START = {"code": 125, "stderr": "docker: Error response from daemon: no space left on device."}
+
+
+@pytest.mark.parametrize(("on", "status"), [(["run"], "failed"), (["run", "control run"], "error")])
+def test_the_control_decides_whether_image_or_engine_cannot_be_started(fake, evaluate, on, status):
+    for step in on:
+        fake.fault(step, "fail", **CANNOT_START)
     report = evaluate(["FROM x"], TRUE)
     row = report["test_results"][0]
-    assert (row["status"], report["error"]["kind"]) == ("error", "engine")
+    assert row["status"] == status
     assert "no space left on device" in row["message"]
+    assert (report["error"] is None) == (status == "failed")
+    assert fake.left() == []
+
+
+def test_a_run_option_that_no_container_can_start_with_is_usage(fake, evaluate):
+    for step in ("run", "control run"):
+        fake.fault(step, "fail", given="--memory=1k", **CANNOT_START)
+    report = evaluate(["FROM x"], TRUE, LOOK, run_options=["--memory=1k"])
+    assert report["error"]["kind"] == "usage"
+    assert "no space left on device" in report["error"]["message"]
+    assert set(statuses(report).values()) == {"not_run"}
+    assert fake.left() == []
 
 
 @pytest.mark.parametrize(
@@ -209,7 +319,7 @@ def test_an_unusable_user_or_workdir_is_the_images_fault(fake, evaluate, config,
     assert row["status"] == status
     assert "unable to find user nobody" in row["message"]
     probes = [call for call in fake.calls("run") if {"--user=0", "--workdir=/"} & set(call)]
-    assert len(probes) == len(config)
+    assert len(probes) == 1
 
 
 def test_a_start_that_fails_twice_by_chance_is_not_blamed_on_user_or_workdir(fake, evaluate):
@@ -223,11 +333,10 @@ def test_a_start_that_fails_twice_by_chance_is_not_blamed_on_user_or_workdir(fak
 
 def test_a_user_that_the_run_option_gave_is_not_the_images_fault(fake, evaluate):
     fake.write("config", {"User": "app"})
-    fake.fault(
-        "run", "fail", code=125, stderr="docker: Error response from daemon: unable to find user nosuch."
-    )
-    row = evaluate(["FROM x"], TRUE, run_options=["--user=nosuch"])["test_results"][0]
-    assert (row["status"], "unable to find user nosuch" in row["message"]) == ("error", True)
+    words = "docker: Error response from daemon: unable to find user nosuch."
+    fake.fault("run", "fail", given="--user=nosuch", code=125, stderr=words)
+    error = evaluate(["FROM x"], TRUE, run_options=["--user=nosuch"])["error"]
+    assert (error["kind"], "unable to find user nosuch" in error["message"]) == ("usage", True)
 
 
 def test_a_probe_without_the_user_has_the_network_of_the_test(fake, evaluate):
@@ -248,16 +357,16 @@ def test_an_engine_that_cannot_limit_processes_does_without_and_the_report_says_
     report = evaluate(["FROM x"], LOOK, LOOK, TRUE, TRUE)
     assert (report["summary"]["passed_tests"], report["error"]) == (4, None)
     assert report["warnings"] == [
-        f"no-pids-limit: engine: --pids-limit is left out, since the engine can set none ({NO_LIMITS['stderr']})"
+        f"no-pids-limit: --pids-limit is left out, since the engine can set none ({NO_LIMITS['stderr']})"
     ]
     assert "--pids-limit=4096" not in fake.calls("run")[-1]
 
 
 def test_a_limit_that_the_user_gave_is_not_left_out(fake, evaluate):
-    fake.fault("run", "fail", given="--pids-limit=4096", **NO_LIMITS)
-    report = evaluate(["FROM x"], TRUE, run_options=["--pids-limit=4096"])
-    assert report["test_results"][0]["status"] == "error"
-    assert "cannot set limits without cgroups" in report["error"]["message"]
+    for step in ("run", "control run"):
+        fake.fault(step, "fail", given="--pids-limit=9", **NO_LIMITS)
+    error = evaluate(["FROM x"], TRUE, run_options=["--pids-limit=9"])["error"]
+    assert (error["kind"], "cannot set limits without cgroups" in error["message"]) == ("usage", True)
 
 
 def test_a_missing_shell_is_the_images_fault(fake, evaluate):
@@ -331,14 +440,31 @@ def test_a_docker_that_dies_is_no_pass(fake, evaluate):
     assert row["passed"] is False
 
 
+@pytest.mark.parametrize("has_bridge", [True, False])
 @pytest.mark.parametrize(("restarted", "status"), [(True, "error"), (False, "failed")])
 def test_an_engine_that_restarted_during_a_test_is_told_from_a_killed_process(
-    fake, evaluate, restarted, status
+    fake, evaluate, restarted, status, has_bridge
 ):
-    fake.write("restarted", restarted)
-    killed = "kill -9 $PPID"  # the shell that would print the end mark
-    row = evaluate(["FROM x"], run_command(killed))["test_results"][0]
+    """By its bridge, or where it has none, by its events."""
+    if not has_bridge:
+        fake.fault("network inspect", "fail", stderr="no such network: bridge")
+    fake.write("restarted", restarted and not has_bridge)
+    if restarted and has_bridge:
+        fake.fault("run", "restart")
+    row = evaluate(["FROM x"], run_command("kill -9 $PPID"))["test_results"][0]
     assert row["status"] == status
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_docker_program_that_dies_is_an_engine_fault(fake, evaluate, moment):
+    """Before the begin mark it is tried once more."""
+    if moment == "before":
+        fake.fault("run", "die", nth=1)
+        assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
+    else:
+        row = evaluate(["FROM x"], run_command(f"kill -9 $(cat {fake.folder}/program.pid); sleep 60"))
+        assert row["test_results"][0]["status"] == "error"
+        assert fake.left() == []
 
 
 def leave(fake, owner, expires, run="0123456789ab"):
@@ -381,7 +507,7 @@ def test_a_live_run_whose_process_hides_is_left_alone(fake, evaluate, monkeypatc
     dead = leave(fake, here(2**22 + 1, 5), FUTURE, "00000000000b")
     own = de._owner()
     monkeypatch.setattr(de, "_owner", lambda: own)
-    monkeypatch.setattr(de, "_start_time", lambda pid: "")
+    monkeypatch.setattr(de, "_start_time", lambda pid: "" if pid == os.getpid() else "ended")
     evaluate(["FROM x"], TRUE)
     assert fake.left() == sorted(live)
     assert dead
@@ -436,7 +562,7 @@ def test_what_reaches_docker(fake, evaluate):
 def test_run_options_that_docker_refuses_are_known_before_the_build(fake, evaluate):
     fake.fault("run", "fail", code=125, stderr="unknown flag: --memori\n\nUsage:  docker run", help=True)
     report = evaluate(["FROM x"], TRUE, run_options=["--memori=1"])
-    assert report["error"]["kind"] == "engine"
+    assert report["error"]["kind"] == "usage"
     words = "docker refuses the run options: unknown flag: --memori Usage: docker run"
     assert report["error"]["message"] == words
     assert fake.calls("build") == []
@@ -488,7 +614,7 @@ def test_what_only_one_container_can_have_is_asked_for_by_one_at_a_time(
 ):
     monkeypatch.setattr(de, "LOOKS_AT_ONCE", 2)
     fake.fault("run", "delay", seconds=0.3)
-    start, now, seen = de.Docker._start, [], []
+    start, now, seen = de.Docker._container, [], []
 
     def counted(docker, *words, **more):
         now.append(1)
@@ -498,7 +624,7 @@ def test_what_only_one_container_can_have_is_asked_for_by_one_at_a_time(
         finally:
             now.pop()
 
-    monkeypatch.setattr(de.Docker, "_start", counted)
+    monkeypatch.setattr(de.Docker, "_container", counted)
     report = evaluate(["FROM x"], LOOK, LOOK, TRUE, run_options=[option])
     assert report["summary"]["passed_tests"] == 3
     assert max(seen) == most
@@ -506,7 +632,7 @@ def test_what_only_one_container_can_have_is_asked_for_by_one_at_a_time(
 
 def test_no_container_is_started_once_somebody_asked_for_the_end(fake):
     stop = de.Stop()
-    docker = de.Docker("docker", stop)
+    docker = de.Docker(de.Engine("docker", None, stop), stop)
     stop.ask()
-    assert docker.run(de.Script(":", (), (), looks_only=True), 1.0, lambda: None).ending == de.NOT_RUN
+    assert docker.run(de.Script(":"), 1.0, network=False).ending == de.NOT_RUN
     assert fake.calls("run") == []

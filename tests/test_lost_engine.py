@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import threading
@@ -62,7 +61,7 @@ def runs(command) -> bool:
     return any(command in docker("top", container) for container in containers)
 
 
-class Trigger(de.Observer):
+class Trigger(de.Events):
     """Calls `harm` once, at the moment that a test has chosen."""
 
     def __init__(self, moment, harm) -> None:
@@ -76,8 +75,8 @@ class Trigger(de.Observer):
     def phase(self, text):
         self.strike(text)
 
-    def build_output(self, data):
-        if self.moment == "in the build" and b"Running in" in data:
+    def build_line(self, line, is_step):
+        if self.moment == "in the build" and "Running in" in line:
             wait_for(lambda: runs("sleep 600"))
             self.strike("in the build")
 
@@ -95,9 +94,8 @@ class Trigger(de.Observer):
 def evaluate_with_harm(dockerfile, rubric):
     def run(moment, harm, lines=("FROM busybox:stable",), tests=(BEFORE, SLOW, AFTER, LAST), **more):
         path = dockerfile(*lines)
-        settings = de.Settings(path, "r", rubric(*tests), context=os.path.dirname(path), **more)
         started = time.monotonic()
-        report = de._evaluate(settings, Trigger(moment, harm)).as_dict()
+        report = de.Evaluation(path, "r", rubric(*tests), events=Trigger(moment, harm), **more).run()
         return report, time.monotonic() - started
 
     return run

@@ -17,7 +17,7 @@ class Check(de.Check):
         self.name, self.looks_only = name, looks_only
 
     def script(self):
-        return de.Script("", (self.name,), looks_only=self.looks_only)
+        return de.Script("", (self.name,))
 
     def judge(self, run):
         return de.Verdict(de.PASSED if run.status == 0 else de.FAILED, f"exit {run.status}")
@@ -28,49 +28,40 @@ def make(name, *requires, looks=False, timeout=1.0):
 
 
 class Engine:
-    """Runs scripts by noting them; `runs` says how each ends, in turn.
+    """Runs scripts by noting them; `runs` says how each ends, in turn; `slow` takes longer than the others."""
 
-    `remove` ends a container, and `slow` names the one check that takes longer than the others.
-    """
-
-    def __init__(self, remove=None, slow=None, **runs):
+    def __init__(self, slow=None, **runs):
         self.slow = slow
         self.runs = {name: list(endings) for name, endings in runs.items()}
-        self.remove = remove or (lambda name: None)
         self.lock = threading.Lock()
-        self.order, self.now, self.together = [], set(), []
-        self.containers = 0
-        self.most_containers = 0
+        self.order, self.now, self.together, self.networks = [], set(), [], {}
 
-    def run(self, script, timeout, answered):
+    def run(self, script, timeout, *, network):
         name = script.arguments[0]
         with self.lock:
             self.order.append(name)
             self.now.add(name)
             self.together.append(frozenset(self.now))
-            self.containers += 1
-            self.most_containers = max(self.most_containers, self.containers)
+            self.networks[name] = network
         time.sleep(0.2 if name == self.slow else 0.01)
         with self.lock:
             self.now.discard(name)
-            ending = self.runs[name].pop(0) if self.runs.get(name) else FINE
-        if ending.ending == de.FINISHED:
-            answered()
-            self.remove(name)
-        with self.lock:
-            self.containers -= 1
-        return ending
+            return self.runs[name].pop(0) if self.runs.get(name) else FINE
 
 
 FINE, BAD = de.Run(de.FINISHED, status=0), de.Run(de.FINISHED, status=1)
 LATE, BROKEN = de.Run(de.TIMEOUT, "late"), de.Run(de.ERROR, "engine")
+DISTURBED = de.Run(de.FINISHED, status=1, disturbed=True)
 
 
 def run(tests, engine, jobs=1, stop=None):
-    runner = de.Runner(de.plan(tests), engine.run, stop or de.Stop(), jobs, de.Observer())
-    results = runner.run()
-    assert set(results) == {test.id for test in tests}
-    return {test.id: results[test.id].status for test in tests}
+    rows = rows_of(tests, engine, jobs, stop)
+    assert set(rows) == {test.id for test in tests}
+    return {test.id: rows[test.id]["status"] for test in tests}
+
+
+def rows_of(tests, engine, jobs=1, stop=None):
+    return de.Runner(tests, engine.run, stop or de.Stop(), jobs, de.Events()).run()
 
 
 def test_a_test_runs_after_what_it_requires_and_only_if_that_passed():
@@ -84,6 +75,7 @@ def test_a_test_runs_after_what_it_requires_and_only_if_that_passed():
     ("requires", "messages"),
     [
         ({"a": ["nope"]}, {"a": "requires unknown test 'nope'"}),
+        ({"a": ["fre"]}, {"a": "requires unknown test 'fre' (did you mean 'free'?)"}),
         ({"a": ["a"]}, {"a": "requires itself"}),
         (
             {"a": ["b"], "b": ["c"], "c": ["a"]},
@@ -104,40 +96,38 @@ def test_a_test_runs_after_what_it_requires_and_only_if_that_passed():
 )
 def test_unresolvable_tests_are_named(requires, messages):
     tests = [make(name, *names) for name, names in requires.items()] + [make("free")]
-    assert de.plan(tests).unresolvable == messages
+    assert de.unresolvable(tests) == messages
     found = run(tests, Engine())
     assert found.pop("free") == "passed"
     assert found == {name: "unresolvable" if name in messages else "skipped" for name in requires}
 
 
 @given(st.lists(st.lists(st.integers(0, 11), max_size=3), min_size=1, max_size=12))
-def test_every_test_is_planned_once_and_after_its_requirements(edges):
+def test_exactly_the_tests_in_a_circle_are_unresolvable(edges):
     tests = [make(str(at), *(str(to) for to in tos if to < len(edges))) for at, tos in enumerate(edges)]
-    order = [test.id for test in de.plan(tests).order]
-    assert sorted(order) == sorted(test.id for test in tests)
-    circular = set(de.plan(tests).unresolvable)
-    for test in tests:
-        for name in test.requires:
-            if test.id not in circular and name not in circular and order.index(name) > order.index(test.id):
-                assert reaches_a_circle(name, tests, circular)
+    assert set(de.unresolvable(tests)) == {test.id for test in tests if reaches_itself(test, tests)}
 
 
-def reaches_a_circle(name, tests, circular):
-    by_id, seen, waiting = {test.id: test for test in tests}, set(), [name]
+def reaches_itself(test, tests):
+    by_id, seen, waiting = {test.id: test for test in tests}, set(), list(test.requires)
     while waiting:
-        test = by_id[waiting.pop()]
-        if test.id in circular:
-            return True
-        if test.id not in seen:
-            seen.add(test.id)
-            waiting.extend(test.requires)
-    return False
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(by_id[name].requires)
+    return test.id in seen
 
 
-def test_thousands_of_tests_in_chains_and_diamonds_are_planned_at_once():
-    tests = [make(str(i), *(str(n) for n in (i - 1, i - 2, i // 2) if 0 <= n < i)) for i in range(5000)]
+@pytest.mark.parametrize("shape", ["chains and diamonds", "one circle"])
+def test_thousands_of_tests_are_planned_at_once(shape):
+    def needs(i):
+        return (
+            [(i + 1) % 5000] if shape == "one circle" else [n for n in (i - 1, i - 2, i // 2) if 0 <= n < i]
+        )
+
+    tests = [make(str(i), *map(str, needs(i))) for i in range(5000)]
     started = time.process_time()
-    assert len(de.plan(tests).order) == 5000
+    assert len(de.unresolvable(tests)) == (5000 if shape == "one circle" else 0)
     assert time.process_time() - started < 10
 
 
@@ -152,37 +142,26 @@ def test_what_only_looks_overlaps_and_comes_before_commands(monkeypatch):
         assert not ({"command1", "command2"} & together and any(name.startswith("look") for name in together))
 
 
-@pytest.mark.parametrize("looks", [True, False], ids=["looks", "commands"])
-def test_the_next_check_starts_while_docker_removes_the_container_of_the_last(monkeypatch, looks):
-    monkeypatch.setattr(de, "LOOKS_AT_ONCE", 1)
-
-    def remove(name):
-        """Take until the next check has begun, which would be for ever if that waited for this."""
-        deadline = time.monotonic() + 10
-        while name == "a" and "b" not in engine.order:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    engine = Engine(remove)
-    assert run([make(name, looks=looks) for name in "abc"], engine) == dict.fromkeys("abc", "passed")
-    assert max(map(len, engine.together)) == 1
-
-
-@pytest.mark.parametrize(("looks_at_once", "jobs"), [(1, 1), (3, 1), (1, 3)])
-@pytest.mark.parametrize("looks", [True, False], ids=["looks", "commands"])
-def test_containers_do_not_pile_up_where_docker_removes_slowly(monkeypatch, looks, looks_at_once, jobs):
-    monkeypatch.setattr(de, "LOOKS_AT_ONCE", looks_at_once)
-    engine = Engine(lambda name: time.sleep(0.1))
-    run([make(name, looks=looks) for name in "abcdefgh"], engine, jobs=jobs)
-    assert engine.most_containers == (looks_at_once if looks else jobs) + 1
-
-
 @pytest.mark.parametrize("first_looks", [True, False], ids=["a look", "a command"])
 def test_no_command_overtakes_a_look_whose_requirement_is_about_to_be_known(first_looks):
     tests = [make("first", looks=first_looks), make("command"), make("look", "first", looks=True)]
-    engine = Engine(lambda name: time.sleep(0.1))
+    engine = Engine()
     run(tests, engine)
     assert engine.order == ["first", "look", "command"]
+
+
+def test_only_what_looks_has_no_network():
+    engine = Engine()
+    run([make("look", looks=True), make("command")], engine)
+    assert engine.networks == {"look": False, "command": True}
+
+
+def test_a_requirement_given_twice_runs_once():
+    for looks, jobs in ((True, 1), (False, 2)):
+        engine = Engine()
+        tests = [make("a", looks=looks), make("b", "a", "a", looks=looks)]
+        assert run(tests, engine, jobs) == {"a": "passed", "b": "passed"}
+        assert engine.order == ["a", "b"]
 
 
 def test_commands_run_one_at_a_time_unless_asked():
@@ -194,7 +173,7 @@ def test_commands_run_one_at_a_time_unless_asked():
     assert max(map(len, parallel.together)) == 3
 
 
-def test_a_timeout_on_a_busy_machine_is_tried_again_alone():
+def test_a_timeout_beside_others_is_retried_alone():
     engine = Engine(late=[LATE, FINE], stuck=[LATE, LATE])
     tests = [make("late"), make("stuck"), make("after", "late"), make("other")]
     assert run(tests, engine, jobs=4) == {
@@ -205,6 +184,27 @@ def test_a_timeout_on_a_busy_machine_is_tried_again_alone():
     }
     again = [together for together, name in zip(engine.together, engine.order) if name == "late"][1]
     assert again == {"late"}
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["looks", "commands"])
+def test_a_retry_leaves_its_trace(looks):
+    engine = Engine(late=[LATE, FINE], disturbed=[DISTURBED, FINE], twice=[DISTURBED, DISTURBED])
+    tests = [make(name, looks=looks) for name in ("late", "disturbed", "twice", "fine")]
+    rows = rows_of(tests, engine, jobs=4)
+    assert {name: (row["status"], row["retried"]) for name, row in rows.items()} == {
+        "late": ("passed", True),
+        "disturbed": ("passed", True),
+        "twice": ("failed", True),
+        "fine": ("passed", False),
+    }
+
+
+def test_what_requires_a_retried_test_is_not_itself_retried():
+    rows = rows_of([make("a"), make("b", "a")], Engine(a=[DISTURBED, BAD]))
+    assert [(row["status"], row["retried"]) for row in rows.values()] == [
+        ("failed", True),
+        ("skipped", False),
+    ]
 
 
 def test_a_timeout_of_a_command_that_was_alone_stands():
@@ -225,10 +225,10 @@ def test_a_stop_leaves_the_rest_not_run():
     engine.runs["b"] = [de.Run(de.NOT_RUN, "interrupted")]
     original = engine.run
 
-    def run_and_stop(script, timeout, answered):
+    def run_and_stop(script, timeout, *, network):
         if script.arguments[0] == "b":
             stop.ask()
-        return original(script, timeout, answered)
+        return original(script, timeout, network=network)
 
     engine.run = run_and_stop
     found = run([make("a"), make("b"), make("c", "b"), make("d")], engine, stop=stop)

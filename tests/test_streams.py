@@ -10,31 +10,31 @@ from hypothesis import strategies as st
 
 import DockerfileEvaluator as de
 
-NONCE = b"0123456789abcdef0123456789abcdef"
-BEGIN, END = NONCE + b"=B\n", NONCE + b"=E 0\n"
+NONCE = "0123456789abcdef0123456789abcdef"
+BEGIN, END = f"{NONCE}=B\n".encode(), f"{NONCE}=E 0\n".encode()
 
 
-def feed(data: bytes, cuts: list[int], *needles: str) -> tuple[de.Marks, de.Output]:
-    output = de.Output([de.Needle.literal(needle) for needle in needles])
-    marks = de.Marks(NONCE, output)
+def feed(data: bytes, cuts: list[int], *needles: str, before: bytes = b"") -> de.Transcript:
+    script = de.Script("", (), tuple(needle.encode() for needle in needles), before)
+    transcript = de.Transcript(script, NONCE, 5.0)
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for start, end in zip(edges, edges[1:]):
-        marks.feed(data[start:end])
-    marks.close()
-    return marks, output
+        transcript.feed(data[start:end], float(start))
+    transcript.close()
+    return transcript
 
 
 cuts = st.lists(st.integers(0, 10_000), max_size=30)
 
 
 @given(before=st.binary(max_size=80), body=st.binary(max_size=200), after=st.binary(max_size=80), cuts=cuts)
-@example(before=NONCE[:-1], body=NONCE, after=NONCE, cuts=[])
-@example(before=b"", body=NONCE + b"=E", after=b"", cuts=list(range(100)))
-@example(before=b"", body=NONCE + b"=E 1234\n", after=b"", cuts=[40])
+@example(before=NONCE[:-1].encode(), body=NONCE.encode(), after=NONCE.encode(), cuts=[])
+@example(before=b"", body=f"{NONCE}=E".encode(), after=b"", cuts=list(range(100)))
+@example(before=b"", body=f"{NONCE}=E 1234\n".encode(), after=b"", cuts=[40])
 def test_only_what_stands_between_the_marks_is_output(before, body, after, cuts):
-    marks, output = feed(before + BEGIN + body + END + after, cuts)
-    assert output.text() == body.decode(errors="replace")
-    assert marks.proof(0) == ""
+    transcript = feed(before + BEGIN + body + END + after, cuts)
+    assert transcript.output() == body.decode(errors="replace")
+    assert transcript.amiss(0) == ""
 
 
 @given(
@@ -43,8 +43,24 @@ def test_only_what_stands_between_the_marks_is_output(before, body, after, cuts)
     cuts=cuts,
 )
 def test_a_needle_is_found_however_the_stream_is_cut(body, needle, cuts):
-    _, output = feed(BEGIN + body.encode() + END, cuts, needle, "never")
-    assert output.found == (needle in body, False)
+    transcript = feed(BEGIN + body.encode() + END, cuts, needle, "never")
+    assert transcript.found() == (needle in body, False)
+
+
+@pytest.mark.parametrize("cut", range(1, 7))
+def test_a_needle_is_found_though_two_reads_cut_it_at_any_byte(cut):
+    """The longest one, so that the overlap of the reads is not wider for the sake of another."""
+    filler = b"x" * 200  # more than is held back as the beginning of a mark
+    transcript = de.Transcript(de.Script("", (), (b"needle",)), NONCE, 5.0)
+    transcript.feed(BEGIN + filler + b"needle"[:cut], 0.0)
+    transcript.close()
+    transcript.feed(b"needle"[cut:] + filler + END, 1.0)
+    assert transcript.found() == (True,)
+
+
+def test_a_needle_may_begin_with_what_stands_before_the_output():
+    assert feed(BEGIN + b"A=1\0B=2\0" + END, [], "\0A=", before=b"\0").found() == (True,)
+    assert feed(BEGIN + b"A=1\0B=2\0" + END, [], "\0A=").found() == (False,)
 
 
 @pytest.mark.parametrize(
@@ -57,55 +73,77 @@ def test_a_needle_is_found_however_the_stream_is_cut(body, needle, cuts):
         (b"", 0, "0 begin and 0 end marks instead of one each"),
         (BEGIN + BEGIN + END, 0, "2 begin and 1 end marks instead of one each"),
         (BEGIN + END + END, 0, "1 begin and 2 end marks instead of one each"),
-        (BEGIN + END + NONCE + b"=E 1\n", 1, "1 begin and 2 end marks instead of one each"),
+        (BEGIN + END + f"{NONCE}=E 1\n".encode(), 1, "1 begin and 2 end marks instead of one each"),
         (BEGIN + END, None, "the end mark says exit code 0, docker says None"),
     ],
 )
 def test_marks_prove_or_say_what_is_amiss(data, code, amiss):
-    marks, _ = feed(data, [])
-    assert marks.proof(code) == amiss
+    assert feed(data, []).amiss(code) == amiss
 
 
 def test_marks_satisfy_no_needle():
-    _, output = feed(b"early" + BEGIN + b"body" + END + b"late", [], "=B", "=E 0", "early", "late", "body")
-    assert output.found == (False, False, False, False, True)
+    transcript = feed(b"early" + BEGIN + b"body" + END + b"late", [], "=B", "=E 0", "early", "late", "body")
+    assert transcript.found() == (False, False, False, False, True)
+
+
+def test_time_limits_count_from_the_marks(monkeypatch):
+    monkeypatch.setattr(de, "START_LIMIT", 60.0)
+    monkeypatch.setattr(de, "END_LIMIT", 30.0)
+    transcript = de.Transcript(de.Script(""), NONCE, timeout=5.0)
+    assert [transcript.limit_over(now) for now in (60.0, 60.1)] == ["", "start"]
+    transcript.feed(BEGIN, 50.0)
+    assert [transcript.limit_over(now) for now in (55.0, 55.1, 61.0)] == ["", "check", "check"]
+    transcript.feed(END, 53.0)
+    assert [transcript.limit_over(now) for now in (83.0, 83.1)] == ["", "end"]
+    assert transcript.seconds(now=99.0) == 3.0
+
+
+def test_what_is_to_end_without_a_mark_has_the_time_of_an_end(monkeypatch):
+    monkeypatch.setattr(de, "END_LIMIT", 30.0)
+    transcript = de.Transcript(de.Script(""), NONCE, timeout=5.0)
+    transcript.feed(BEGIN, 0.0)
+    transcript.expect_end(6.0)
+    assert [transcript.limit_over(now) for now in (7.0, 36.0, 36.1)] == ["", "", "end"]
 
 
 def test_a_needle_as_long_as_many_pieces_is_found():
     needle = "x" * 100_000 + "y"
-    _, output = feed(BEGIN + b"x" * 50 + needle.encode() + b"z" + END, list(range(0, 100_000, 1000)), needle)
-    assert output.found == (True,)
+    pieces = list(range(0, 100_000, 1000))
+    assert feed(BEGIN + b"x" * 50 + needle.encode() + b"z" + END, pieces, needle).found() == (True,)
 
 
 @pytest.mark.parametrize(("head", "tail"), [(10, 0), (0, 15), (0, 0)])
 def test_what_is_not_kept_takes_no_memory(head, tail):
-    output = de.Output((), head, tail)
+    excerpt = de.Excerpt(head, tail)
     tracemalloc.start()
     for _ in range(200):
-        output.feed(bytes(de.CHUNK))
+        excerpt.feed(bytes(de.CHUNK))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * de.CHUNK
 
 
-def test_long_output_keeps_its_head_and_tail_in_flat_memory():
-    output = de.Output([de.Needle.literal("at the very end")], head=10, tail=15)
+def test_long_output_keeps_its_head_and_tail_in_flat_memory(monkeypatch):
+    monkeypatch.setattr(de, "KEPT_HEAD", 10)
+    monkeypatch.setattr(de, "KEPT_TAIL", 15)
+    transcript = de.Transcript(de.Script("", (), (b"at the very end",)), NONCE, 5.0)
     piece = bytes(de.CHUNK)
     tracemalloc.start()
-    output.feed(b"the start|")
+    transcript.feed(BEGIN + b"the start|", 0.0)
     for _ in range(500):
-        output.feed(piece)
-    output.feed(b"at the very end")
+        transcript.feed(piece, 0.0)
+    transcript.feed(b"at the very end", 0.0)
+    transcript.close()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert output.text() == f"the start|\n[… {500 * de.CHUNK} bytes left out …]\nat the very end"
-    assert output.found == (True,)
+    assert transcript.output() == f"the start|\n[… {500 * de.CHUNK} bytes left out …]\nat the very end"
+    assert transcript.found() == (True,)
     assert peak < 8 * de.CHUNK
 
 
 @given(st.lists(st.binary(max_size=20), max_size=20))
 def test_short_output_is_kept_whole(pieces):
-    output = de.Output()
+    excerpt = de.Excerpt(de.KEPT_HEAD, de.KEPT_TAIL)
     for piece in pieces:
-        output.feed(piece)
-    assert output.text() == b"".join(pieces).decode(errors="replace")
+        excerpt.feed(piece)
+    assert excerpt.text() == b"".join(pieces).decode(errors="replace")

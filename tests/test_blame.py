@@ -1,0 +1,590 @@
+"""Whose fault is it? No Dockerfile can look like an engine fault, and no engine fault like a Dockerfile's.
+
+Everything here happens on private engines, which these tests may harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import uuid
+
+import pytest
+from conftest import PROJECT, statuses
+from engine import Proxy, docker, docker_programs, processes
+
+import DockerfileEvaluator as de
+
+TRUE = {"id": "true", "type": "run_command", "params": {"command": "true"}}
+AFTER = {"id": "after", "type": "run_command", "params": {"command": "true"}}
+HERE = {"id": "here", "type": "files_exist", "params": {"paths": ["/bin/sh"]}}
+LIMITS = {"CALL_LIMIT": 4.0, "START_LIMIT": 10.0, "END_LIMIT": 6.0, "RETURN_LIMIT": 3.0}
+
+
+@pytest.fixture(scope="module")
+def hub_engine(private_engine):
+    """An engine with a network, whose Docker Hub answers and has no image."""
+    return private_engine(hub=True)
+
+
+@pytest.fixture(scope="module")
+def harmed_engine(private_engine):
+    """An engine with a network that is frozen, restarted and cut off."""
+    return private_engine(network=True)
+
+
+@pytest.fixture(scope="module")
+def bridgeless_engine(private_engine):
+    """An engine whose bridge somebody deleted: it builds, but no container gets a network."""
+    private = private_engine(network=True)
+    private.inside("ip", "link", "delete", "docker0")
+    return private
+
+
+@pytest.fixture(scope="module")
+def small_engine(private_engine):
+    """An engine with a disk of 48 MiB."""
+    return private_engine(network=True, disk=48)
+
+
+@pytest.fixture(params=["legacy", "buildkit"])
+def builder(request):
+    """Build with docker's first builder, then with BuildKit."""
+    request.getfixturevalue(request.param)
+    return request.param
+
+
+@pytest.fixture
+def hub(hub_engine, monkeypatch):
+    """Point docker at the engine with a Docker Hub, which is well afterwards."""
+    monkeypatch.setenv("DOCKER_HOST", hub_engine.host)
+    yield hub_engine.hub
+    hub_engine.hub.behave("missing")
+
+
+@pytest.fixture
+def harmed(harmed_engine, monkeypatch):
+    """Point docker at the engine that is to be harmed, and wait less for it."""
+    monkeypatch.setenv("DOCKER_HOST", harmed_engine.host)
+    wait_less(monkeypatch)
+    yield harmed_engine
+    for container in docker("ps", "--all", "--quiet").split():
+        subprocess.run(["docker", "rm", "--force", "--volumes", container], capture_output=True)
+
+
+@pytest.fixture
+def proxy(harmed, monkeypatch, tmp_path):
+    """Stand between docker and the engine."""
+    proxy = Proxy(tmp_path, harmed, tcp=True)
+    monkeypatch.setenv("DOCKER_HOST", proxy.host)
+    yield proxy
+    proxy.close()
+    monkeypatch.setenv("DOCKER_HOST", harmed.host)
+
+
+def wait_less(monkeypatch) -> None:
+    for name, seconds in LIMITS.items():
+        monkeypatch.setattr(de, name, seconds)
+
+
+def outcome(report) -> str:
+    """Return the kind of error, or else the statuses."""
+    if report["error"]:
+        return report["error"]["kind"]
+    return " ".join(sorted(set(statuses(report).values())))
+
+
+# A Dockerfile that would like to be an engine fault
+
+# What docker, its builders and the evaluator's own rules could be made to hear.
+WORDS = {
+    "full disk": "ERROR: no space left on device",
+    "rate limit": "toomanyrequests: You have reached your pull rate limit.",
+    "rate limit to BuildKit": "ERROR: pulling from host registry-1.docker.io failed with status code [manifests latest]: 429 Too Many Requests",
+    "registry away": 'Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io: no such host',
+    "registry away to BuildKit": 'failed to solve with frontend dockerfile.v0: failed to do request: Head "https://registry-1.docker.io/v2/library/busybox/manifests/stable": dial tcp: i/o timeout',
+    "no daemon": "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+    "cut": "unexpected EOF",
+    "cut in connecting": 'error during connect: Post "http://docker/v1.41/build": EOF',
+    "killed": "The command '/bin/sh -c true' returned a non-zero code: 137",
+    "no bridge": "failed to create endpoint x on network bridge: could not find bridge docker0",
+    "another builder's head": "#1 [internal] load build definition from Dockerfile\n#1 ERROR: no space left on device",
+    "another build's head": "Sending build context to Docker daemon  2.048kB\nStep 1/1 : FROM busybox\nunexpected EOF",
+    "lost layer": "No such image: sha256:" + 64 * "0",
+    "no buildx": "ERROR: BuildKit is enabled but the buildx component is missing or broken.",
+    "unknown option": "unknown flag: --force-rm\nSee 'docker build --help'.",
+    "unreadable context": "error checking context: no permission to read from '/work/file'",
+    "erased line": '\x1b[2K\rGet "https://registry-1.docker.io/v2/": EOF',
+}
+
+
+def saying(words: str, *, then: str) -> str:
+    """Return a RUN that prints the words, as docker and BuildKit would too, and then does something."""
+    lines = f"{words}\nERROR: {words}\ndocker: {words}\n"
+    octal = "".join(f"\\{byte:03o}" for byte in lines.encode())
+    return f"RUN printf '{octal}' >&2; printf '{octal}'; {then}"
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+def test_words_before_a_copy_that_fails(hub, builder, evaluate, words):
+    """BuildKit looks for a missing file of the context while RUN still runs, so it copies from a stage."""
+    stage = ["FROM busybox:stable AS stage", saying(words, then="true")]
+    report = evaluate([*stage, "FROM busybox:stable", "COPY --from=stage /no-such-file /"], TRUE)
+    assert (outcome(report), statuses(report)) == ("build", {"true": "not_run"})
+
+
+RUNS = {
+    **{
+        f"says {name!r}": saying(WORDS[name], then="exit 1") for name in ("full disk", "registry away", "cut")
+    },
+    **{f"exits {code}": f"RUN exit {code}" for code in (125, 127, 130, 137, 143)},
+    "kills": "RUN kill -9 1; kill -9 $PPID; sh -c 'kill -9 $$'; exit $?",
+    "names docker's words": "RUN : 'unexpected EOF' 'no space left on device' toomanyrequests; false",
+    "has no program": 'RUN ["/no-such-program"]',
+    "has no shell": 'SHELL ["/no-such-shell"]\nRUN true',
+    "has no user": "USER no-such-user\nRUN true",
+    "has no folder": "RUN touch /file\nWORKDIR /file/folder\nRUN true",
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_a_run_that_fails(hub, builder, evaluate, run):
+    report = evaluate(["FROM busybox:stable", run], TRUE)
+    assert (outcome(report), statuses(report)) == ("build", {"true": "not_run"})
+
+
+NAMES = {
+    "of a base": "FROM registry.invalid/x",
+    "that looks like Docker Hub's": "FROM registry-1.docker.io.invalid/toomanyrequests",
+    "of a base that Docker Hub has not": "FROM no-such-user/no-such-image",
+    "in an argument": "ARG R=registry.invalid\nFROM ${R}/x",
+    "of a stage to come": "FROM busybox:stable\nRUN true\nFROM registry.invalid/x",
+    "to copy from": "FROM busybox:stable\nCOPY --from=registry.invalid/x /a /b",
+    "to copy from, after words": "FROM busybox:stable\n"
+    + saying(WORDS["registry away"], then="true")
+    + "\nCOPY --from=registry.invalid/x /a /b",
+}
+
+
+@pytest.mark.parametrize("lines", NAMES.values(), ids=NAMES)
+def test_a_name_that_cannot_be_reached(hub, builder, evaluate, lines):
+    report = evaluate([lines], TRUE)
+    assert (outcome(report), statuses(report)) == ("build", {"true": "not_run"})
+
+
+def test_a_syntax_that_cannot_be_reached(hub, buildkit, evaluate):
+    report = evaluate(["# syntax=registry.invalid/x", "FROM busybox:stable"], TRUE)
+    assert outcome(report) == "build"
+
+
+NONSENSE = {
+    "STOPSIGNAL": "STOPSIGNAL NONSENSE",
+    "ONBUILD": "ONBUILD FROM busybox",
+    "an instruction": "NONSENSE no space left on device",
+    "a missing context": "COPY unexpected-EOF /",
+    "a name of two lines": 'COPY ["a\\nunexpected EOF", "/"]',  # BuildKit: "stream terminated by RST_STREAM"
+    "a download from nowhere": "ADD http://registry-1.docker.io.invalid/v2/ /x",
+    "a download that breaks off": "ADD http://127.0.0.1/x /x",  # "unexpected EOF"
+}
+
+
+@pytest.mark.parametrize("line", NONSENSE.values(), ids=NONSENSE)
+def test_an_instruction_that_is_refused(hub, builder, evaluate, line):
+    assert outcome(evaluate(["FROM busybox:stable", line], TRUE)) == "build"
+
+
+def test_an_archive_that_breaks_off(hub, builder, dockerfile, rubric):
+    """docker's last words are "unexpected EOF"."""
+    path = dockerfile("FROM busybox:stable", "ADD broken.tar.gz /")
+    archive = os.path.join(os.path.dirname(path), "broken.tar.gz")
+    with tarfile.open(archive, "w:gz") as tar:
+        member = tarfile.TarInfo("random")
+        member.size = 10000
+        tar.addfile(member, io.BytesIO(os.urandom(member.size)))
+    os.truncate(archive, 5000)
+    assert outcome(de.evaluate(path, "r", rubric(TRUE))) == "build"
+
+
+# Images that docker cannot start, whatever the engine.
+UNSTARTABLE = {
+    "VOLUME /proc": ["VOLUME /proc"],
+    "VOLUME /proc/1": ["VOLUME /proc/1"],
+    "VOLUME /dev": ["VOLUME /dev"],
+    "VOLUME /dev/null": ["VOLUME /dev/null"],
+    "VOLUME /": ["VOLUME /"],
+    "VOLUME /proc with USER and WORKDIR": ["VOLUME /proc", "WORKDIR /tmp", "USER 12"],
+}
+
+
+@pytest.mark.parametrize("lines", UNSTARTABLE.values(), ids=UNSTARTABLE)
+def test_an_image_that_cannot_be_started(hub, legacy, evaluate, lines):
+    report = evaluate(["FROM busybox:stable", *lines], TRUE, HERE)
+    assert (outcome(report), set(statuses(report).values())) == ("failed", {"failed"})
+    message = report["test_results"][0]["message"]
+    assert re.search(r"image.*\bstart|\bstart.*image", message), message
+
+
+@pytest.mark.parametrize("line", ["USER no-such-user", "USER 4294967296"])
+def test_a_user_that_the_image_has_not(hub, legacy, evaluate, line):
+    report = evaluate(["FROM busybox:stable", line], TRUE, HERE)
+    if report["build"]["succeeded"]:
+        assert outcome(report) == "failed"
+    else:
+        assert outcome(report) == "build"
+
+
+HARMLESS = {
+    "ENTRYPOINT": 'ENTRYPOINT ["/no-such-program"]',
+    "CMD": "CMD exit 125",
+    "VOLUME /sys": "VOLUME /sys /sys/fs/cgroup",
+    "ONBUILD": "ONBUILD RUN false",
+    "labels": "LABEL io.dockerfile-evaluator.run=0123456789ab io.dockerfile-evaluator.owner=0",
+    "HEALTHCHECK": "HEALTHCHECK --interval=1s CMD false",
+    "words": saying(WORDS["registry away"], then="true"),
+}
+
+
+@pytest.mark.parametrize("line", HARMLESS.values(), ids=HARMLESS)
+def test_what_harms_nothing(hub, legacy, evaluate, line):
+    assert outcome(evaluate(["FROM busybox:stable", line], TRUE)) == "passed"
+
+
+FILLING = {
+    "fails": ["RUN dd if=/dev/zero of=/big bs=1M"],
+    "fails later": ["RUN dd if=/dev/zero of=/big bs=1M count=8", "RUN dd if=/dev/zero of=/more bs=1M"],
+    "is content": ["RUN dd if=/dev/zero of=/big bs=1M || true", "COPY Dockerfile /"],
+}
+
+
+@pytest.mark.parametrize("lines", FILLING.values(), ids=FILLING)
+def test_a_disk_that_the_dockerfile_fills(small_engine, monkeypatch, legacy, evaluate, lines):
+    monkeypatch.setenv("DOCKER_HOST", small_engine.host)
+    assert outcome(evaluate(["FROM busybox:stable", *lines], TRUE)) == "build"
+
+
+def test_a_disk_that_the_dockerfile_fills_with_buildkit(small_engine, monkeypatch, buildkit, evaluate):
+    monkeypatch.setenv("DOCKER_HOST", small_engine.host)
+    assert outcome(evaluate(["FROM busybox:stable", *FILLING["fails"]], TRUE)) == "build"
+
+
+# An engine fault that would like to be the Dockerfile's
+
+
+def test_a_disk_that_others_filled(small_engine, monkeypatch, builder, evaluate):
+    monkeypatch.setenv("DOCKER_HOST", small_engine.host)
+    file = f"{small_engine.folder}/data/filling"
+    small_engine.inside("sh", "-c", f"dd if=/dev/zero of={file} bs=1M 2>/dev/null || true")
+    try:
+        report = evaluate(["FROM busybox:stable", "RUN true"], TRUE)
+    finally:
+        small_engine.inside("rm", file)
+    assert (outcome(report), statuses(report)) == ("engine", {"true": "not_run"})
+
+
+@pytest.mark.parametrize("how", ["away", "hangs up", "limits"])
+def test_docker_hub_cannot_be_asked(hub, builder, evaluate, how):
+    hub.behave(how)
+    report = evaluate(["FROM no-such-user/no-such-image", "RUN true"], TRUE)
+    assert (outcome(report), statuses(report)) == ("engine", {"true": "not_run"})
+
+
+@pytest.mark.parametrize("how", ["away", "limits"])
+def test_docker_hub_cannot_be_asked_for_the_syntax(hub, buildkit, evaluate, how):
+    hub.behave(how)
+    report = evaluate(["# syntax=docker/dockerfile:1", "FROM busybox:stable"], TRUE)
+    assert outcome(report) == "engine"
+
+
+def test_docker_hub_away_does_not_excuse_a_run(hub, builder, evaluate):
+    hub.behave("away")
+    report = evaluate(["FROM busybox:stable", saying(WORDS["registry away"], then="exit 1")], TRUE)
+    assert outcome(report) == "build"
+
+
+def test_no_bridge_for_a_build(bridgeless_engine, monkeypatch, builder, evaluate):
+    monkeypatch.setenv("DOCKER_HOST", bridgeless_engine.host)
+    report = evaluate(["FROM busybox:stable", f"RUN echo {uuid.uuid4()}"], TRUE)
+    assert (outcome(report), statuses(report)) == ("engine", {"true": "not_run"})
+
+
+def test_no_bridge_for_a_test(bridgeless_engine, monkeypatch, legacy, evaluate):
+    """A check that only looks needs no network, and passes."""
+    monkeypatch.setenv("DOCKER_HOST", bridgeless_engine.host)
+    report = evaluate(["FROM busybox:stable"], TRUE, HERE)
+    assert (outcome(report), statuses(report)) == ("engine", {"true": "error", "here": "passed"})
+
+
+class Sleep:
+    """A `sleep` in a container that no other process can be taken for, and what is done when it runs."""
+
+    def __init__(self, seconds: int) -> None:
+        self.word = f"{seconds}.{uuid.uuid4().int % 10**12:012}"
+        self.command = f"sleep {self.word}"
+        self.struck = 0
+
+    def running(self) -> list[int]:
+        return processes("sleep", self.word)
+
+    def test(self, timeout: float = 300) -> dict:
+        return {"id": "slow", "type": "run_command", "params": {"command": self.command}, "timeout": timeout}
+
+    @contextlib.contextmanager
+    def harmed(self, harm, times=1):
+        """Do harm each time that it is seen to run, up to so many times; it is gone afterwards."""
+        over = threading.Event()
+        failures = []
+
+        def watch():
+            seen: set[int] = set()
+            while not over.wait(0.05) and self.struck < times:
+                new = set(self.running()) - seen
+                if new:
+                    seen |= new
+                    self.struck += 1
+                    time.sleep(0.5)  # docker has seen it, too
+                    try:
+                        harm()
+                    except Exception as error:  # noqa: BLE001 - raised again below
+                        failures.append(error)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            for pid in self.running():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert not failures, failures
+        assert self.struck, "the moment of the harm never came"
+
+
+def test_the_connection_is_cut_during_a_test(proxy, legacy, evaluate):
+    sleep = Sleep(600)
+    with sleep.harmed(proxy.cut):
+        report = evaluate(["FROM busybox:stable"], TRUE, sleep.test(), AFTER)
+    assert statuses(report) == {"true": "passed", "slow": "error", "after": "passed"}
+    assert outcome(report) == "engine"
+
+
+def test_the_connection_is_cut_each_time_in_the_build(proxy, builder, evaluate):
+    sleep = Sleep(600)
+    with sleep.harmed(proxy.cut, times=100):
+        report = evaluate(["FROM busybox:stable", f"RUN {sleep.command}"], TRUE, build_timeout=60)
+    assert (outcome(report), statuses(report)) == ("engine", {"true": "not_run"})
+
+
+def test_the_connection_is_cut_once_in_the_build(proxy, builder, evaluate):
+    """Whether that is an engine fault or the build is tried once more: nothing is blamed on the Dockerfile."""
+    sleep = Sleep(3)
+    with sleep.harmed(proxy.cut):
+        report = evaluate(["FROM busybox:stable", f"RUN {sleep.command}"], TRUE)
+    assert outcome(report) in ("engine", "passed")
+
+
+def kill_docker(command):
+    for pid in docker_programs(command):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_the_docker_program_is_killed_during_a_test(harmed, legacy, evaluate):
+    sleep = Sleep(600)
+    with sleep.harmed(lambda: kill_docker("run")):
+        report = evaluate(["FROM busybox:stable"], TRUE, sleep.test(), AFTER)
+    assert statuses(report) == {"true": "passed", "slow": "error", "after": "passed"}
+    assert outcome(report) == "engine"
+
+
+def test_the_docker_program_is_killed_each_time_in_the_build(harmed, builder, evaluate):
+    sleep = Sleep(600)
+    with sleep.harmed(lambda: kill_docker("build"), times=100):
+        report = evaluate(["FROM busybox:stable", f"RUN {sleep.command}"], TRUE, build_timeout=60)
+    assert (outcome(report), statuses(report)) == ("engine", {"true": "not_run"})
+
+
+@pytest.fixture
+def waiting(harmed, monkeypatch, tmp_path):
+    """A socket that lets connections wait while the engine restarts."""
+    for name, seconds in {"CALL_LIMIT": 40.0, "RETURN_LIMIT": 40.0}.items():
+        monkeypatch.setattr(de, name, seconds)
+    proxy = Proxy(tmp_path, harmed)
+    monkeypatch.setenv("DOCKER_HOST", proxy.host)
+
+    def restart(how, sleep):
+        proxy.hold()
+        try:
+            getattr(harmed, how)()
+            for pid in sleep.running():  # or the new engine waits for it
+                os.kill(pid, signal.SIGKILL)
+            harmed.start()
+        finally:
+            proxy.release()
+
+    yield restart
+    proxy.close()
+    monkeypatch.setenv("DOCKER_HOST", harmed.host)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_engine_restarts_during_a_build(waiting, builder, evaluate, how):
+    sleep = Sleep(600)
+    with sleep.harmed(lambda: waiting(how, sleep)):
+        # docker asks it to end before it kills it
+        run = f"RUN trap 'exit 143' TERM; {sleep.command} & wait"
+        report = evaluate(["FROM busybox:stable", run], TRUE, build_timeout=120)
+    assert (outcome(report), statuses(report)) == ("engine", {"true": "not_run"})
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_the_engine_restarts_during_a_test(waiting, legacy, evaluate, how):
+    sleep = Sleep(600)
+    with sleep.harmed(lambda: waiting(how, sleep)):
+        report = evaluate(["FROM busybox:stable"], TRUE, sleep.test())
+    assert statuses(report) == {"true": "passed", "slow": "error"}
+    assert outcome(report) == "engine"
+
+
+@pytest.fixture
+def frozen_for(harmed):
+    def freeze(seconds):
+        harmed.signal(signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            harmed.signal(signal.SIGCONT)
+
+    return freeze
+
+
+@pytest.mark.parametrize("seconds", [5, 9])
+def test_the_engine_is_frozen_past_the_limit_of_a_test(frozen_for, legacy, evaluate, seconds):
+    """The command ends after 2 of 4 seconds: nothing is to blame but the engine."""
+    sleep = Sleep(2)
+    with sleep.harmed(lambda: frozen_for(seconds)):
+        report = evaluate(["FROM busybox:stable"], TRUE, sleep.test(timeout=4))
+    assert statuses(report)["true"] == "passed"
+    assert statuses(report)["slow"] in ("error", "passed")
+
+
+def test_the_engine_is_frozen_past_the_limit_of_the_build(frozen_for, builder, evaluate):
+    sleep = Sleep(2)
+    with sleep.harmed(lambda: frozen_for(11)):
+        report = evaluate(["FROM busybox:stable", f"RUN {sleep.command}"], TRUE, build_timeout=10)
+    assert outcome(report) in ("engine", "passed")
+
+
+# What is the user's
+
+
+def test_buildkit_without_buildx(hub, monkeypatch, evaluate):
+    monkeypatch.setenv("DOCKER_BUILDKIT", "1")
+    version = subprocess.run(["docker", "version", "--format", "{{.Client.Version}}"], stdout=subprocess.PIPE)
+    if int(version.stdout.partition(b".")[0]) < 23 or not subprocess.call(["docker", "buildx", "version"]):
+        pytest.skip("docker here builds with BuildKit")
+    report = evaluate(["FROM busybox:stable"], TRUE)
+    assert (outcome(report), statuses(report)) == ("usage", {"true": "not_run"})
+    assert "buildx" in report["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--nonsense", "unknown flag: --nonsense"),
+        ("--memory=much", "invalid size"),
+        ("--network=no-such-network", "no-such-network"),
+        ("--isolation=nonsense", "isolation"),
+    ],
+)
+def test_a_build_option_that_docker_rejects(hub, builder, evaluate, option, words):
+    report = evaluate(["FROM busybox:stable", f"RUN echo {uuid.uuid4()}"], TRUE, build_options=[option])
+    assert (outcome(report), statuses(report)) == ("usage", {"true": "not_run"})
+    assert words in report["error"]["message"]
+
+
+@pytest.mark.parametrize(("option", "words"), [("--memory=1k", "memory"), ("--cpuset-cpus=999", "999")])
+def test_a_build_option_that_fails_when_a_container_starts(hub, legacy, evaluate, option, words):
+    """BuildKit ignores these."""
+    report = evaluate(["FROM busybox:stable", f"RUN echo {uuid.uuid4()}"], TRUE, build_options=[option])
+    assert (outcome(report), statuses(report)) == ("usage", {"true": "not_run"})
+    assert words in report["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--nonsense", "unknown flag: --nonsense"),
+        ("--memory=1k", "memory"),
+        ("--device=/no/such", "/no/such"),
+        ("--network=no-such-network", "no-such-network"),
+        ("--volume=/x:/y:nonsense", "nonsense"),
+        ("--cap-add=NONSENSE", "NONSENSE"),
+        ("--runtime=nonsense", "nonsense"),
+    ],
+)
+def test_a_run_option_that_docker_rejects(hub, legacy, evaluate, option, words):
+    report = evaluate(["FROM busybox:stable"], TRUE, AFTER, run_options=[option])
+    assert outcome(report) == "usage"
+    assert not {"passed", "failed", "timeout"} & set(statuses(report).values())
+    assert words in report["error"]["message"]
+
+
+def test_a_context_file_that_the_user_may_not_read(hub, legacy, dockerfile, rubric, tmp_path):
+    path = dockerfile("FROM busybox:stable", "COPY . /copied")
+    secret = os.path.join(os.path.dirname(path), "secret")
+    with open(secret, "w") as file:
+        file.write("x")
+    os.chmod(secret, 0)
+    output = tmp_path / "report.json"
+    evaluator = str(PROJECT / "DockerfileEvaluator.py")
+    # root without the right to read what it may not
+    words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", sys.executable, evaluator]
+    words += ["--dockerfile", path, "--repo", "r", "--rubric", rubric(TRUE), "--output", str(output)]
+    done = subprocess.run(words, capture_output=True)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(output.read_text())
+    assert (outcome(report), statuses(report)) == ("usage", {"true": "not_run"})
+    assert "secret" in report["error"]["message"]
+
+
+# What a dead run left
+
+
+def test_somebodys_container_of_the_image_of_a_dead_run(harmed, legacy, dockerfile, rubric, monkeypatch):
+    """It is left alone, after one try, and the next run is none the worse."""
+    monkeypatch.setattr(de, "REMOVE_LIMIT", 90.0, raising=False)
+    sleep = Sleep(600)
+    path, questions = dockerfile("FROM busybox:stable", f"LABEL of={uuid.uuid4()}"), rubric(sleep.test())
+    words = [sys.executable, str(PROJECT / "DockerfileEvaluator.py"), "--dockerfile", path]
+    dead = subprocess.Popen([*words, "--repo", "r", "--rubric", questions], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not sleep.running():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    dead.kill()
+    dead.wait()
+    image = docker("ps", "--format", "{{.Image}}").strip()
+    assert image.startswith("dockerfile-evaluator:")
+    docker("create", "--name", "somebodys", image, "true")
+    try:
+        started = time.monotonic()
+        report = de.evaluate(path, "r", rubric(TRUE))
+        seconds = time.monotonic() - started
+        left = docker("ps", "--all", "--format", "{{.Names}}").split()
+    finally:
+        docker("rm", "somebodys")
+        docker("image", "rm", image)
+    assert (outcome(report), left) == ("passed", ["somebodys"])
+    assert [warning for warning in report["warnings"] if image in warning], report["warnings"]
+    assert seconds < 60
+    assert "dockerfile-evaluator" not in docker("images", "--format", "{{.Repository}}")

@@ -1,0 +1,270 @@
+"""At the edges: clocks, shells, locales, rubrics and images as they are on somebody's bad day."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from cases import LOOK, TRUE, run_command
+from conftest import PIPES, PROGRAM, statuses
+from engine import engine_answers, wait_for
+
+# Clocks
+
+
+def stand_still(process, seconds, until=lambda: True):
+    """Stop a process, as Ctrl-Z does, until something has happened and for some seconds at least."""
+    process.send_signal(signal.SIGSTOP)
+    end = time.monotonic() + seconds
+    wait_for(lambda: until() and time.monotonic() > end)
+    process.send_signal(signal.SIGCONT)
+
+
+def test_an_end_mark_in_the_pipe_counts_before_the_limit_does(fake, arguments, report, tmp_path):
+    waits = f"touch {tmp_path}/begun; until test -e {tmp_path}/go; do sleep 0.05; done; echo done"
+    words = arguments(["FROM x"], run_command(waits, timeout=3))
+    process = subprocess.Popen([*PROGRAM, *words], **PIPES)
+    wait_for((tmp_path / "begun").exists)
+    process.send_signal(signal.SIGSTOP)
+    (tmp_path / "go").touch()
+    stand_still(process, 3.5, until=lambda: not os.listdir(fake.folder / "containers"))
+    process.communicate(timeout=60)
+    assert statuses(report()) == {"run_command_1": "passed"}
+
+
+def test_a_build_that_ended_while_the_evaluator_stood_still_was_in_time(fake, arguments, report):
+    fake.fault("build", "delay", seconds=1.5)
+    process = subprocess.Popen([*PROGRAM, *arguments(["FROM x"], TRUE, more=["--build-timeout=3"])], **PIPES)
+    wait_for(lambda: fake.calls("build"))
+    stand_still(process, 3.5, until=lambda: os.listdir(fake.folder / "images"))
+    process.communicate(timeout=60)
+    assert (report()["error"], statuses(report())) == (None, {"run_command_1": "passed"})
+
+
+@pytest.mark.parametrize(("second", "status"), [("true", "passed"), ("sleep 600", "timeout")])
+def test_a_test_during_which_the_evaluator_stood_still_for_long_is_run_once_more(
+    fake, arguments, report, tmp_path, second, status
+):
+    log = tmp_path / "log"
+    text = f"echo run >>{log}; if test $(wc -l <{log}) = 1; then sleep 600; fi; {second}"
+    process = subprocess.Popen([*PROGRAM, *arguments(["FROM x"], run_command(text, timeout=2))], **PIPES)
+    wait_for(log.exists)
+    stand_still(process, 6)
+    process.communicate(timeout=60)
+    assert statuses(report()) == {"run_command_1": status}
+    assert log.read_text() == "run\nrun\n"
+
+
+def test_what_is_run_once_more_is_run_alone(fake, arguments, report, tmp_path):
+    log = tmp_path / "log"
+    log.touch()
+
+    def slow(name):
+        first = f"if test $(grep -c begin.{name} {log}) = 1; then sleep 600; fi"
+        return run_command(f"echo begin {name} >>{log}; {first}; sleep 2; echo end {name} >>{log}", timeout=5)
+
+    words = arguments(["FROM x"], slow("a"), slow("b"), more=["--jobs=2"])
+    process = subprocess.Popen([*PROGRAM, *words], **PIPES)
+    wait_for(lambda: len(log.read_text().splitlines()) == 2)
+    stand_still(process, 6)
+    process.communicate(timeout=60)
+    assert set(statuses(report()).values()) == {"passed"}
+    begin, end, other, last = (line.split() for line in log.read_text().splitlines()[2:])
+    assert (begin[0], other[0]) == ("begin", "begin")
+    assert (end, last) == (["end", begin[1]], ["end", other[1]])
+
+
+def test_a_time_limit_is_not_longer_than_it_says(fake, evaluate):
+    row = evaluate(["FROM x"], run_command("sleep 6", timeout=4))["test_results"][0]
+    assert row["status"] == "timeout"
+    assert 4 <= row["execution_time"] < 6
+
+
+def test_the_builds_time_limit_is_not_longer_than_it_says(fake, evaluate):
+    fake.fault("build", "delay", seconds=6)
+    report = evaluate(["FROM x"], TRUE, build_timeout=4)
+    assert report["error"]["kind"] == "build_timeout"
+    assert report["build"]["execution_time"] >= 4
+
+
+def test_a_container_is_removed_with_its_volumes(fake, evaluate):
+    evaluate(["FROM x"], run_command("sleep 60", timeout=0.5))
+    removals = [call for call in fake.calls() if call[:2] == ["container", "rm"] or call[0] == "rm"]
+    assert removals
+    assert all({"--volumes", "-v"} & set(call) for call in removals)
+
+
+# Shells
+
+BUILTINS = [
+    "[",
+    ":",
+    "alias",
+    "break",
+    "builtin",
+    "case",
+    "cat",
+    "command",
+    "continue",
+    "echo",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "kill",
+    "printf",
+    "read",
+    "return",
+]
+BUILTINS += ["set", "shift", "test", "trap", "true", "umask", "unset", "wait"]
+TAKES_OVER = {
+    "ends": dict.fromkeys(BUILTINS, "() { exit 0; }"),
+    "is silent": dict.fromkeys(
+        ("[", "cat", "command", "echo", "printf", "test", "unset"), "() { return 0; }"
+    ),
+    "forges": dict.fromkeys(
+        ("echo", "printf"),
+        """() { case \"$*\" in\n*[0-9]) /usr/bin/printf '%s\\n' \"${*%[0-9]*}0\"; exit 0 ;;\n*) /usr/bin/printf '%s\\n' \"$*\" ;;\nesac; }""",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", sorted(TAKES_OVER))
+def test_a_function_in_bashs_environment_answers_for_no_word_of_ours(fake, evaluate, how):
+    """With bash as /bin/sh, ENV BASH_FUNC_echo%% makes a function of that name before the first line."""
+    fake.write("shell", ["bash"])
+    tests, expected, environments = [], {}, []
+    for at, (name, body) in enumerate(TAKES_OVER[how].items()):
+        mark = f"probe_{at}_"
+        environments.append([mark, {f"BASH_FUNC_{name}%%": body}])
+        (fake.root / mark).write_text("some text\n")
+        for word, kind, params, status in (
+            ("command", "run_command", {"command": f"/bin/false {mark}"}, "failed"),
+            ("good command", "run_command", {"command": f"/bin/true {mark}"}, "passed"),
+            ("program", "command_exists", {"name": f"no_such_{mark}"}, "failed"),
+            ("file", "files_exist", {"paths": [f"/no/{mark}"]}, "failed"),
+            ("good file", "file_contains", {"path": mark, "contains": ["text"]}, "passed"),
+        ):
+            tests.append({"id": f"{name} {word}", "type": kind, "params": params})
+            expected[f"{name} {word}"] = status
+    fake.write("environments", environments)
+    found = statuses(evaluate(["FROM x"], *tests))
+    assert {key: value for key, value in found.items() if value != expected[key]} == {}
+
+
+@pytest.fixture(scope="session")
+def busybox(tmp_path_factory):
+    """Return a busybox: the host's, that of Debian's package, or that of the image."""
+    if shutil.which("busybox"):
+        return shutil.which("busybox")
+    folder = tmp_path_factory.mktemp("busybox")
+    if shutil.which("apt-get") and shutil.which("dpkg"):
+        subprocess.run(["apt-get", "download", "busybox-static"], cwd=str(folder), capture_output=True)
+        for package in folder.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+            return str(folder / "bin" / "busybox")
+    if engine_answers():
+        shell = 'id=$(docker create busybox:stable) && docker cp "$id:/bin/busybox" . && docker rm "$id"'
+        if subprocess.run(["sh", "-c", shell], cwd=str(folder), capture_output=True).returncode == 0:
+            return str(folder / "busybox")
+    return pytest.skip("no busybox on this machine, in Debian's package or on an engine")
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+def test_a_command_that_nobody_may_execute_does_not_exist(request, fake, evaluate, tmp_path, shell):
+    if shell == "busybox":
+        fake.write("shell", [request.getfixturevalue("busybox"), "sh"])
+    elif shutil.which(shell):
+        fake.write("shell", [shell])
+    programs = tmp_path / "on the path"
+    (programs / "folder").mkdir(parents=True)
+    for name, mode in (("notes", 0o644), ("tool", 0o755)):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(mode)
+    fake.write("environment", {"PATH": str(programs)})
+    names = {"notes": "failed", "tool": "passed", "folder": "failed", "cd": "passed", "no-such": "failed"}
+    tests = [{"id": name, "type": "command_exists", "params": {"name": name}} for name in names]
+    together = {"id": "all", "type": "commands_exist", "params": {"names": list(names)}}
+    report = evaluate(["FROM x"], *tests, together)
+    assert statuses(report) == {**names, "all": "failed"}
+    assert report["test_results"][-1]["message"] == "not found: 'notes', 'folder', 'no-such'"
+
+
+# Locales
+
+
+@pytest.fixture
+def latin_1(tmp_path):
+    """Make a locale in which a letter is one byte, without a trace on the machine."""
+    made = tmp_path / "locales" / "de_DE.ISO-8859-1"
+    made.parent.mkdir()
+    words = ["localedef", "--no-archive", "-i", "de_DE", "-f", "ISO-8859-1", str(made)]
+    if not shutil.which("localedef") or subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("no locale of one byte a letter can be made here")
+    return {"LOCPATH": str(made.parent), "LC_ALL": made.name}
+
+
+@pytest.mark.parametrize("locale", ["C", "latin_1"])
+def test_a_rubric_is_utf_8_whatever_the_locale(request, fake, rubric, tmp_path, locale):
+    settings = request.getfixturevalue(locale) if locale == "latin_1" else {"LC_ALL": "C"}
+    settings = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", **settings}
+    context = tmp_path / "süß"
+    for folder in (context, fake.root / "größe"):
+        folder.mkdir()
+    (context / "Dockerfile").write_text("FROM x\n")
+    (fake.root / "größe" / "ö€").write_text("läuft", encoding="utf-8")
+    tests = [
+        run_command("test $(printf %s 'ö€' | od -An -tx1 | tr -d ' \\n') = c3b6e282ac"),
+        ("output_contains", {"command": "echo größe", "contains": ["größe"]}),
+        ("file_contains", {"path": "größe/ö€", "contains": ["läuft"]}),
+        ("files_exist", {"paths": ["größe/ö€"]}),
+        ("dirs_exist", {"paths": ["größe"]}),
+    ]
+    output = context / "größe.json"
+    words = ["--dockerfile", str(context / "Dockerfile"), "--repo", "r", "--output", str(output)]
+    words += ["--rubric", rubric(*tests), "--verbose"]
+    done = subprocess.run([*PROGRAM, *words], env={**os.environ, **settings}, **PIPES)
+    assert b"Traceback" not in done.stderr
+    assert [
+        row["message"] for row in json.loads(output.read_text())["test_results"] if not row["passed"]
+    ] == []
+    assert done.returncode == 0
+    assert fake.calls("build")[0][-1] == str(context)
+
+
+# Rubrics and images that are large or odd
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(("first", "second"), [(TRUE, TRUE), (LOOK, LOOK), (LOOK, TRUE), (TRUE, LOOK)])
+def test_an_id_given_twice_in_one_requires_counts_once(fake, evaluate, first, second, jobs):
+    tests = [
+        {**first, "id": "a"},
+        {**second, "id": "b", "requires": ["a", "a"]},
+        {**second, "id": "c", "requires": ["b", "a", "b"]},
+    ]
+    report = evaluate(["FROM x"], *tests, jobs=jobs)
+    assert (statuses(report), report["error"]) == ({"a": "passed", "b": "passed", "c": "passed"}, None)
+    assert len(fake.calls("run")) == 3
+
+
+def test_an_image_with_megabytes_of_labels_is_tested(fake, evaluate):
+    fake.write("config", {"Labels": {f"label{i}": "x" * 100_000 for i in range(50)}, "User": "app"})
+    report = evaluate(["FROM x"], TRUE)
+    assert (statuses(report), report["error"]) == ({"run_command_1": "passed"}, None)
+    assert report["environment"]["image_size"] == 1234
+
+
+def test_one_missing_command_among_thousands_is_named(fake, evaluate):
+    names = [*["sh"] * 1500, "no-such-program", *["sh"] * 1500]
+    report = evaluate(
+        ["FROM x"], ("commands_exist", {"names": names}), ("commands_exist", {"names": ["sh"] * 3001})
+    )
+    missing, found = report["test_results"]
+    assert (missing["status"], missing["message"]) == ("failed", "not found: 'no-such-program'")
+    assert found["status"] == "passed"

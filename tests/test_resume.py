@@ -1,0 +1,167 @@
+"""Taking up what is there: --resume, --wait and --engine."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+from cases import FALSE, TRUE
+from conftest import statuses
+
+import DockerfileEvaluator as de
+
+
+@pytest.fixture
+def again(fake, dockerfile, rubric, tmp_path):
+    """Evaluate with --resume; return the report and whether docker was asked anything."""
+
+    def run(lines=("FROM x",), tests=(TRUE, FALSE), **options):
+        before = len(fake.calls())
+        path, output = dockerfile(*lines), tmp_path / "report.json"
+        report = de.evaluate(path, "r", rubric(*tests), str(output), resume=True, **options)
+        assert report == json.loads(output.read_text())
+        return report, len(fake.calls()) > before
+
+    return run
+
+
+def test_a_report_on_just_this_is_taken(again, tmp_path):
+    first, _ = again()
+    assert again() == (first, False)
+    junit = tmp_path / "junit.xml"
+    assert again(junit=str(junit)) == (first, False)
+    assert junit.read_text().startswith("<?xml")
+    assert again(jobs=4, build_timeout=9.0, wait=1.0)[1] is False  # they change no verdict that is there
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lines": ("FROM x", "RUN y")},
+        {"tests": (TRUE,)},
+        {"context": "."},
+        {"run_options": ["--memory=1g"]},
+        {"build_options": ["--build-arg=A=b"]},
+    ],
+)
+def test_a_report_on_something_else_is_made_anew(again, change):
+    again()
+    assert again(**change)[1] is True
+    assert again(**change)[1] is False
+
+
+def test_a_failed_build_is_a_report_like_any_other(again):
+    first, _ = again(("FROM x", "RUN FAIL"))
+    assert first["error"]["kind"] == "build"
+    assert again(("FROM x", "RUN FAIL")) == (first, False)
+
+
+@pytest.mark.parametrize("kind", ["engine", "usage", "interrupted"])
+def test_what_is_no_score_is_evaluated_again(again, tmp_path, kind):
+    report, _ = again()
+    (tmp_path / "report.json").write_text(json.dumps({**report, "error": {"kind": kind, "message": "x"}}))
+    assert again()[1] is True
+
+
+def test_a_build_that_took_too_long_is_tried_again_with_more_time(again):
+    lines = ("FROM x", "RUN SLEEP")
+    assert again(lines, build_timeout=1.0)[0]["error"]["kind"] == "build_timeout"
+    assert again(lines, build_timeout=0.5)[1] is False
+    assert again(lines, build_timeout=1.5)[1] is True
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"error": null}',
+        '{"environment": 3}',
+        "\x00",
+        "1" * 5000,
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_report_is_replaced(again, tmp_path, content):
+    again()
+    (tmp_path / "report.json").write_text(content)
+    assert again()[1] is True
+
+
+def test_a_report_of_another_major_version_is_replaced(again, tmp_path):
+    report, _ = again()
+    report["environment"]["evaluator_version"] = "999.0.0"
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert again()[1] is True
+
+
+@pytest.mark.parametrize(("test", "code"), [(TRUE, 0), (FALSE, 1)])
+def test_the_command_line_says_so_and_exits_as_the_report_says(fake, arguments, capsys, test, code):
+    words = arguments(["FROM x"], test, more=["--resume"])
+    assert de.main(words) == code
+    capsys.readouterr()
+    calls = len(fake.calls())
+    assert de.main(words) == code
+    out = capsys.readouterr().out.splitlines()
+    assert "nothing is run" in out[0]
+    assert out[1] == f"{1 - code} of 1 tests passed, score {1 - code} of 1 ({100 - 100 * code}%)"
+    assert len(out) == 3
+    assert len(fake.calls()) == calls
+
+
+def test_without_an_output_there_is_nothing_to_resume_from(evaluate):
+    with pytest.raises(ValueError, match="--output"):
+        evaluate(["FROM x"], TRUE, resume=True)
+
+
+# --wait
+
+
+def test_an_engine_that_comes_in_time_is_waited_for(fake, evaluate):
+    fake.write("lost", True)
+    threading.Timer(1.5, lambda: fake.write("lost", False)).start()
+    started = time.monotonic()
+    report = evaluate(["FROM x"], TRUE, wait=60)
+    assert (statuses(report), report["error"]) == ({"run_command_1": "passed"}, None)
+    assert time.monotonic() - started >= 1.5
+
+
+def test_an_engine_that_does_not_come_is_an_engine_fault(fake, evaluate):
+    fake.write("lost", True)
+    started = time.monotonic()
+    assert evaluate(["FROM x"], TRUE, wait=1)["error"]["kind"] == "engine"
+    assert time.monotonic() - started >= 1
+
+
+@pytest.mark.parametrize("wait", [-1.0, float("inf"), float("nan")])
+def test_a_wait_that_makes_no_sense_is_wrong_usage(evaluate, wait):
+    with pytest.raises(ValueError, match="wait"):
+        evaluate(["FROM x"], TRUE, wait=wait)
+
+
+# --engine
+
+
+@pytest.mark.parametrize(
+    ("engine", "seen"),
+    [
+        ("tcp://lab:2375", {"DOCKER_HOST": "tcp://lab:2375"}),
+        ("lab", {"DOCKER_CONTEXT": "lab"}),
+        (None, {"DOCKER_HOST": "unix:///mine"}),
+    ],
+)
+def test_a_url_is_a_host_and_all_else_a_context(fake, evaluate, monkeypatch, engine, seen):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///mine")
+    evaluate(["FROM x"], TRUE, engine=engine)
+    assert json.loads((fake.folder / "engine.json").read_text()) == seen
+
+
+def test_podman_refuses_a_context(fake, evaluate):
+    fake.fault("version", "fail", code=0, stdout='{"Client": {"Version": "5.4.2", "OsArch": "linux/amd64"}}')
+    report = evaluate(["FROM x"], TRUE, engine="lab")
+    assert report["error"]["kind"] == "usage"
+    assert "podman knows no context 'lab'" in report["error"]["message"]
