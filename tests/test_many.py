@@ -1,4 +1,4 @@
-"""What the README says of many Dockerfiles and many machines, cut out of it and run as it stands."""
+"""The Dask program of artifacts/README.md, cut out of it and run as it stands, and what it relies on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from conftest import PROJECT
@@ -18,16 +17,14 @@ from engine import census, wait_for
 
 import DockerfileEvaluator as de
 
-README = (PROJECT / "README.md").read_text().split("\n## Many Dockerfiles")[1].split("\n## ")[0]
-FLAT, TREE, ENGINES = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+README = (PROJECT / "artifacts" / "README.md").read_text()
 (DASK,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-KIND = re.compile('^    "kind": "(engine|interrupted)"', re.MULTILINE)
 REPOS = ("app", "lib", "tool")
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Return a copy of what the loops use."""
+    """Return a copy of what the program uses."""
     folder = tmp_path / "project"
     for name in ("rubrics", "artifacts", *(f"checkouts/{repo}" for repo in REPOS), "reports"):
         (folder / name).mkdir(parents=True)
@@ -58,60 +55,6 @@ def wait_for_three(reports, process):
     assert process.poll() is None
 
 
-def test_the_loop_over_a_folder_skips_what_was_evaluated(fake, project):
-    for name in ("app", "lib", "lib_flawed"):
-        (project / f"artifacts/{name}.dockerfile").write_text("FROM x\n")
-    (project / "reports/lib.json").write_text("mine")
-    done = subprocess.run(["sh", "-c", FLAT], capture_output=True)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert passed(project / "reports/app.json") == passed(project / "reports/lib_flawed.json") == 2
-    assert (project / "reports/lib.json").read_text() == "mine"
-
-
-def test_the_loop_over_a_tree_is_killed_in_the_middle_and_resumes(fake, project):
-    reports = tree(project)
-    loop = subprocess.Popen(
-        ["sh", "-c", TREE], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    wait_for_three(reports, loop)
-    os.killpg(loop.pid, signal.SIGINT)
-    loop.communicate(timeout=60)  # to the end of the last evaluation, which holds the pipe
-    whole = {
-        report: report.read_text()
-        for report in reports
-        if report.exists() and not KIND.search(report.read_text())
-    }
-    assert 3 <= len(whole) < len(reports)
-    subprocess.run(["sh", "-c", TREE], capture_output=True, timeout=120)
-    assert [passed(report) for report in reports] == [2] * 11 + [0]
-    assert {report: report.read_text() for report in whole} == whole
-    assert fake.left() == []
-
-
-@pytest.mark.parametrize("awkward", ['with "quotes"', "it's", "back\\tslash", "$(touch pwned) `x` *"])
-def test_the_loop_over_a_tree_takes_any_name(fake, project, awkward):
-    file = project / "artifacts" / awkward / "prompt 1" / "app.dockerfile"
-    file.parent.mkdir(parents=True)
-    file.write_text("FROM x\n")
-    done = subprocess.run(["sh", "-c", TREE], capture_output=True, timeout=60)
-    report = project / "reports" / awkward / "prompt 1" / "app.json"
-    assert (passed(report), done.stderr) == (2, b"")
-    assert done.stdout.decode() == f"{awkward}/prompt 1/app: 2 of 2 tests passed, score 2 of 2 (100%)\n"
-    assert not list(project.rglob("pwned"))
-
-
-def test_an_engine_at_fault_rests_and_its_work_is_done_at_the_next_start(fake, project):
-    reports = tree(project)
-    loop = TREE.replace("sleep 60", "echo rested")
-    fake.fault("version", "fail", nth=2, stderr="error during connect")
-    first = subprocess.run(["sh", "-c", loop], capture_output=True, timeout=120).stdout.decode()
-    assert first.count("rested") == 1
-    assert sorted(map(passed, reports)) == [0, 0, *[2] * 10]
-    second = subprocess.run(["sh", "-c", loop], capture_output=True, timeout=120).stdout.decode()
-    assert len(second.splitlines()) == 1
-    assert [passed(report) for report in reports] == [2] * 11 + [0]
-
-
 @pytest.fixture(scope="module")
 def two_engines(private_engine):
     return private_engine(), private_engine()
@@ -137,38 +80,6 @@ def on(engine, work, *words, **more):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", engine.host)
         return work(*words, **more)
-
-
-def builds(engine, since):
-    """Return how many images an engine has built since a time, by its own log of events."""
-    words = ["docker", "--host", engine.host, "events", f"--since={since}", f"--until={int(time.time()) + 2}"]
-    words += ["--filter=type=image", "--filter=event=tag", "--format={{.Actor.Attributes.name}}"]
-    names = subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
-    return sum(name.startswith("dockerfile-evaluator:") for name in names)
-
-
-@pytest.mark.parametrize("variable", ["DOCKER_HOST", "DOCKER_CONTEXT"])
-def test_the_loop_over_two_engines(engines, project, monkeypatch, variable):
-    reports = tree(project, "busybox:stable", "false")
-    names = [engine.host for engine in engines]
-    if variable == "DOCKER_CONTEXT":
-        monkeypatch.delenv("DOCKER_HOST", raising=False)
-        names = ["lab1", "lab2"]
-        for name, engine in zip(names, engines):
-            words = ["docker", "context", "create", name, "--docker", f"host={engine.host}"]
-            subprocess.run(words, check=True, capture_output=True)
-    started = time.time()
-    loop = re.sub('ENGINES=".*"', f'ENGINES="{" ".join(names)}"', ENGINES).replace("DOCKER_HOST", variable)
-    only_define = TREE.split("\nfind ")[0]
-    done = subprocess.run(["sh", "-c", f"{only_define}\n{loop}"], capture_output=True, timeout=300)
-    assert [passed(report) for report in reports] == [2] * 11 + [0]
-    assert done.stderr == b""
-    lines = sorted(done.stdout.decode().splitlines())
-    assert lines[0] == "model 0/app: 2 of 2 tests passed, score 2 of 2 (100%)"
-    assert len(lines) == 12
-    shares = [builds(engine, started) for engine in engines]
-    assert sum(shares) == 11
-    assert min(shares) >= 2
 
 
 # A cluster of two workers, each with an engine of its own, until its standard input ends.
