@@ -1478,6 +1478,7 @@ class Engine:
         self.program = program
         self.environment = {**os.environ, **_ENVIRONMENT}
         self.client = self.server = self.platform = ""  # versions, once it has answered
+        self.is_podman = False  # which is its own engine, and names it once
         self.warnings: dict[str, str] = {}  # a sentence each, by short name
         self._context = ""  # of docker, where one was asked for
         self._stop = stop
@@ -1523,7 +1524,7 @@ class Engine:
                 answer = self.ask("version", "--format", "{{json .}}")
                 versions = _json_object(answer.stdout)
                 client = versions.get("Client") or {}
-                server = versions.get("Server") or client  # podman is its own engine, and names it once
+                server = versions.get("Server") or client
                 if answer.code == 0 and server:
                     break
                 raise _no_engine(answer.stderr)
@@ -1531,12 +1532,13 @@ class Engine:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(TICK)
-        if self._context and server is client:
+        self.is_podman = server is client
+        if self._context and self.is_podman:
             raise UsageError(f"podman knows no context '{shown(self._context)}'; name its engine by a URL")
         self.client, self.server = str(client.get("Version")), str(server.get("Version"))
         self.platform = str(server.get("OsArch") or f"{server.get('Os')}/{server.get('Arch')}")
         self._clock_offset = self._clock() - time.time()
-        self._born = "" if server is client else self._bridge_made()  # podman's is the time of asking
+        self._born = "" if self.is_podman else self._bridge_made()  # podman's is the time of asking
 
     def answers(self) -> bool:
         """Whether there is an engine that answers."""
@@ -1592,7 +1594,7 @@ class Engine:
         deadline = time.monotonic() + (REMOVE_LIMIT if limit is None else limit)
         while True:
             words = self.ask(kind, "rm", *options, name, last=True).stderr
-            answer = self.ask(kind, "inspect", "--format", "{{.Id}}", name, last=True)
+            answer = self.ask(kind, "inspect", "--format", "{{.Created}}", name, last=True)
             if answer.code != 0 and SAYS_GONE.search(answer.stderr):
                 return ""
             if time.monotonic() >= deadline:
@@ -1816,7 +1818,14 @@ class Docker:
 
     def _inspect_image(self) -> Image | None:
         """Return what the engine says of our image, None where it has none of this run."""
-        fields = [".Id", ".Size", ".Config.User", ".Config.WorkingDir", ".Config.Env", ".RootFS.Layers"]
+        fields = [
+            ".ID" if self.engine.is_podman else ".Id",
+            ".Size",
+            ".Config.User",
+            ".Config.WorkingDir",
+            ".Config.Env",
+            ".RootFS.Layers",
+        ]
         form = "\n".join(f"{{{{json {field}}}}}" for field in fields)
         form += f'\n{{{{index .Config.Labels "{LABEL}run"}}}}'  # not all labels: they can be many
         answer = self.engine.ask("image", "inspect", "--format", form, self.tag)

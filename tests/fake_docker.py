@@ -236,7 +236,14 @@ def image_facts(tag):
     if facts is None:
         end(1, stderr=f"Error: No such image: {tag}")
     layers = {"Type": "layers", "Layers": [DIGEST, DIGEST.replace("5a", "6b")]}
-    return {"Id": DIGEST.replace("5a", "1d"), "RepoTags": [tag], "RootFS": layers, "Size": 1, **facts}
+    return {
+        "Id": DIGEST.replace("5a", "1d"),
+        "Created": STARTED,
+        "RepoTags": [tag],
+        "RootFS": layers,
+        "Size": 1,
+        **facts,
+    }
 
 
 def image(action, *words):
@@ -350,7 +357,10 @@ def container(action, *words):
             state.update(StartedAt=facts.get("started", STARTED), OOMKilled=False, Pid=facts["pid"])
             state["Status"] = "running" if state["Running"] else "created" if "started" in facts else "exited"
             config = {"Labels": facts["labels"]}
-            told(found, {"Name": f"/{name}", "Id": "c0" * 32, "State": state, "Config": config})
+            told(
+                found,
+                {"Name": f"/{name}", "Id": "c0" * 32, "Created": STARTED, "State": state, "Config": config},
+            )
         if facts["pid"]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(facts["pid"], signal.SIGKILL)
