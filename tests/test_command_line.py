@@ -426,7 +426,7 @@ except KeyboardInterrupt:
 def test_the_package_installs_and_its_script_runs(tmp_path):
     """In an empty virtual environment; it needs the index of packages, as the tests themselves do."""
     copy, environment = tmp_path / "project", tmp_path / "venv"
-    shutil.copytree(str(PROJECT), str(copy), ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__"))
+    shutil.copytree(str(PROJECT), str(copy), ignore=shutil.ignore_patterns(".*", "__pycache__"))
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     subprocess.run([str(environment / "bin" / "pip"), "install", "--quiet", str(copy)], check=True)
     done = subprocess.run(

