@@ -1012,6 +1012,7 @@ _ADVERTISING = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_OF_THE_BUILDER = re.compile(" ---> |Removing intermediate container [0-9a-f]+$")  # among what a RUN prints
 _USAGE = re.compile("Usage:|Run '|See '|Build an image|Start a build")  # below what docker finds wrong in it
 # Colors and titles of terminals (ECMA-48).
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
@@ -1404,7 +1405,7 @@ class BuildLog:
                 line = f"{line[: step.start('of')]}{self._of(step)}{line[step.end('of') :]}"
         elif self.builder == "buildkit":
             self._take_of_buildkit(line)
-        elif self._steps and not SAYS_RUN_FAILED.search(line):
+        elif self._steps and not _OF_THE_BUILDER.match(line) and not SAYS_RUN_FAILED.search(line):
             self._steps[""][3].append(line[:500])
         if line.startswith("Successfully built "):
             self._hidden = False

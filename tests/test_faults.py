@@ -85,6 +85,13 @@ DOCKERS_WORDS = [
 RUN_FAILED = "The command '/bin/sh -c x' returned a non-zero code: 1"
 
 
+def test_what_the_builder_says_of_itself_is_not_quoted(fake, evaluate):
+    own = " ---> Running in 0123456789ab\nthe last words\nRemoving intermediate container 0123456789ab\n"
+    fake.fault("build", "fail", stdout=f"Step 1/4 : RUN x\n{own}", stderr=RUN_FAILED)
+    message = evaluate(["FROM x"], TRUE)["error"]["message"]
+    assert message == "step 1 of 1 (RUN x): exit code 1: the last words"
+
+
 @pytest.mark.parametrize("words", DOCKERS_WORDS)
 def test_no_word_of_a_build_log_makes_an_engine_fault(fake, evaluate, words):
     """The engine works, and Docker Hub answers: whatever stands there, the Dockerfile failed."""
