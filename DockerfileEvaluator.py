@@ -956,6 +956,7 @@ SAYS_NO_ENGINE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 SAYS_GONE = re.compile("no such (container|image|object)|image not known", re.IGNORECASE)
+SAYS_NO_FOLDER = re.compile("unable to (prepare context|evaluate symlinks)")  # docker from a snap, of /tmp
 SAYS_NO_LIMITS = re.compile("cannot set limits")  # crun, of a rootless podman (containers/crun#160)
 SAYS_LOST_LAYER = re.compile(
     r"""
@@ -1857,8 +1858,8 @@ class Docker:
                 code = self._build_once(tag, path, folder, build_options or (), START_LIMIT, log)
             if build_options and re.search(f"""(exec: "|executable file `){absent}""", log.text()):
                 return ""
-            if code != 0 and not log.builder:  # as docker from a snap, which sees no temporary folder
-                return ""
+            if code != 0 and not log.builder and SAYS_NO_FOLDER.search(log.last_word):
+                return ""  # nothing is known of the engine
             if build_options or code != 0:
                 return f"it cannot build a minimal image: {shown(log.last_word, 300)}"
             self._live.add(name)
