@@ -199,6 +199,13 @@ def test_a_dockerfile_that_docker_refuses_at_once_is_at_fault_itself(fake, evalu
     )
 
 
+def test_a_failed_build_with_options_on_podman_is_a_failed_build(fake, evaluate):
+    """Its refusal of a RUN does not name the program, so its control has none."""
+    fake.fault("version", "fail", code=0, stdout='{"Client": {"Version": "5.4.2", "OsArch": "linux/amd64"}}')
+    fake.fault("build", "fail", stderr="STEP 1/2: FROM x\nError: while running runtime: exit status 1")
+    assert evaluate(["FROM x"], TRUE, build_options=["--layers=false"])["error"]["kind"] == "build"
+
+
 def test_a_build_option_that_only_fails_at_a_run_is_usage(fake, evaluate):
     fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr="Minimum memory limit allowed is 6MB")
     begun = "Step 1/3 : FROM scratch\n"
