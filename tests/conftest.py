@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import json
 import os
+import py_compile
 import shutil
 import signal
 import subprocess
@@ -94,9 +96,9 @@ class Fake:
 
     def calls(self, *first: str) -> list[list[str]]:
         """Return the words of all calls, or of those that begin so and are not of the control."""
-        file = self.folder / "calls.jsonl"
+        file = self.folder / "calls"
         lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last may be half written
-        calls = [json.loads(line) for line in lines]
+        calls = [ast.literal_eval(line) for line in lines]
         calls = [call for call in calls if not first or not call["name"].startswith("control ")]
         return [call["words"] for call in calls if tuple(call["words"][: len(first)]) == first]
 
@@ -114,15 +116,21 @@ class Fake:
         return sorted(os.listdir(self.folder / "containers") + os.listdir(self.folder / "images"))
 
 
+@pytest.fixture(scope="session")
+def fake_program(tmp_path_factory):
+    """Compile the fake docker once, since the suite starts it thousands of times."""
+    compiled = str(tmp_path_factory.mktemp("compiled") / "fake_docker.pyc")
+    return py_compile.compile(str(Path(__file__).with_name("fake_docker.py")), cfile=compiled, doraise=True)
+
+
 @pytest.fixture
-def fake(monkeypatch, tmp_path):
+def fake(monkeypatch, tmp_path, fake_program):
     """Put the fake docker first on the PATH."""
     folder = tmp_path / "fake"
     programs = tmp_path / "programs"
     programs.mkdir()
     program = programs / "docker"
-    script = Path(__file__).with_name("fake_docker.py")
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E -X utf8 "{script}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E -X utf8 "{fake_program}" "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(folder))

@@ -3,7 +3,7 @@
 It proves nothing about docker; it lets the tests fail it, hang it or kill it at a chosen call, and
 run the real check scripts without an engine. FAKE_DOCKER names its folder:
 
-    calls.jsonl         name and arguments of every call, a line each; "control build" and "control run" are
+    calls               name and arguments of every call, a line each; "control build" and "control run" are
                         the names of a build FROM scratch and of a run with another entry point than /bin/sh
     faults.json         what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
                         "given": WORD only where the call holds it; "help": true only where it asks for help;
@@ -22,15 +22,12 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     pull.json           {"code": 1, "stderr": "…"}: the answer to `docker pull`
     images/ containers/
 
-The suite starts it thousands of times, and most of a start are imports: it does without subprocess.
+The suite starts it thousands of times, and most of a start are imports: it does without subprocess, and
+imports json only where its caller wants JSON. What it reads may be JSON, what it writes are Python's literals.
 """
 
-import contextlib
 import fcntl
-import json
 import os
-import re
-import shutil
 import signal
 import sys
 import time
@@ -58,10 +55,14 @@ def path(*names):
     return os.path.join(HOME, *(name.replace("/", "%2F") if i else name for i, name in enumerate(names)))
 
 
+def read(text):
+    return eval(text, {"true": True, "false": False, "null": None})
+
+
 def load(*names, default=None):
     try:
         with open(path(*names)) as file:
-            return json.load(file)
+            return read(file.read())
     except FileNotFoundError:
         return default
 
@@ -69,8 +70,21 @@ def load(*names, default=None):
 def save(value, *names):
     temporary = f"{path(*names)}.{os.getpid()}.new"
     with open(temporary, "w") as file:
-        json.dump(value, file)
+        file.write(repr(value))
     os.replace(temporary, path(*names))
+
+
+def remove(*names):
+    try:
+        os.unlink(path(*names))
+    except FileNotFoundError:
+        pass
+
+
+def as_json(value, **style):
+    import json
+
+    return json.dumps(value, **style)
 
 
 def end(code, stdout="", stderr=""):
@@ -114,39 +128,40 @@ def formatted(form, data):
             value = value[name]
         return value
 
-    def one(match):
-        words = re.findall(r'"[^"]*"|[^\s"]+', match[1])
-        keys = [word.strip('"') for word in words[1:]]
-        if len(words) == 1:
-            value = look(words[0])
+    def one(name, *arguments):
+        keys = [argument.strip('"') for argument in arguments]
+        if not keys:
+            value = look(name)
             return str(value).lower() if isinstance(value, bool) else str(value)
-        if words[0] == "json":
-            return json.dumps(look(keys[0]))
-        if words[0] == "len":
+        if name == "json":
+            return as_json(look(keys[0]))
+        if name == "len":
             return str(len(look(keys[0]) or ()))
-        if words[0] == "index":
+        if name == "index":
             return str((look(keys[0]) or {}).get(keys[1], ""))
-        if words[0] == ".Label":
+        if name == ".Label":
             return data["_labels"].get(keys[0], "")
-        return end(64, stderr=f"template parsing error: the stand-in does not know {match[0]}")
+        return end(64, stderr=f"template parsing error: the stand-in does not know {name}")
 
-    return re.sub(r"\{\{\s*(.*?)\s*\}\}", one, form).replace("\\t", "\t").replace("\\n", "\n")
+    before, *parts = form.split("{{")
+    filled = [one(*action.split()) + after for action, _, after in (part.partition("}}") for part in parts)]
+    return "".join([before, *filled]).replace("\\t", "\t").replace("\\n", "\n")
 
 
 def told(found, facts):
     """End with what `inspect` says of a thing."""
     form = found.get("--format", found.get("-f", [""]))[0]
-    end(0, (formatted(form, facts) if form else json.dumps([facts], indent=4)) + "\n")
+    end(0, (formatted(form, facts) if form else as_json([facts], indent=4)) + "\n")
 
 
 def note(words):
     """Write a call down, and return all calls until now."""
-    with open(path("calls.jsonl"), "a+") as file:
+    with open(path("calls"), "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(json.dumps({"name": name_of(words), "words": words}) + "\n")
+        file.write(repr({"name": name_of(words), "words": words}) + "\n")
         file.flush()
         file.seek(0)
-        return [json.loads(line) for line in file]
+        return [read(line) for line in file]
 
 
 def strike(calls):
@@ -203,7 +218,7 @@ def name_of(call):
     found, rest = options(call[1:], "-f", "-t")
     if name == "run" and found.get("--entrypoint", ["/bin/sh"])[0] != "/bin/sh":
         return "control run"
-    if name == "build" and re.match(r"\s*FROM scratch\b", dockerfile(found, rest)):
+    if name == "build" and dockerfile(found, rest).split()[:2] == ["FROM", "scratch"]:
         return "control build"
     return name
 
@@ -300,8 +315,7 @@ def run(words):
     _, status = os.waitpid(pid, 0)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     if "--rm" in found:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path("containers", name))
+        remove("containers", name)
     elif load("containers", name):
         save({"pid": 0, "labels": labels(found), "code": code}, "containers", name)
     end(code)
@@ -328,8 +342,12 @@ def as_sh(command):
     link = path("shells", "sh")
     if len(shell) == 1 and not os.path.islink(link):
         os.makedirs(path("shells"), exist_ok=True)
-        with contextlib.suppress(FileExistsError):
+        import shutil
+
+        try:
             os.symlink(shutil.which(shell[0]), link)
+        except FileExistsError:
+            pass  # another call was faster
     played = [link] if len(shell) == 1 else shell
     # The shell that a script starts once more is the same one, as in an image.
     inner = [
@@ -362,11 +380,12 @@ def container(action, *words):
                 {"Name": f"/{name}", "Id": "c0" * 32, "Created": STARTED, "State": state, "Config": config},
             )
         if facts["pid"]:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            try:
                 os.killpg(facts["pid"], signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
         if action == "rm":
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path("containers", name))
+            remove("containers", name)
 
 
 def ps(words):
@@ -381,13 +400,19 @@ def ps(words):
         print(formatted(form, row))
 
 
+def is_match(pattern, name):
+    import re
+
+    return re.search(pattern, name)
+
+
 def is_listed(name, facts, found):
     for word in found.get("--filter", []):
         kind, _, wanted = word.partition("=")
         key, equals, value = wanted.partition("=")
         if kind == "label" and facts["labels"].get(key) != (value if equals else facts["labels"].get(key, 0)):
             return False
-        if kind == "name" and not re.search(wanted, name):
+        if kind == "name" and not is_match(wanted, name):
             return False
     return "--all" in found or "-a" in found or is_running(facts["pid"])
 

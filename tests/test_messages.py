@@ -202,7 +202,7 @@ def test_the_first_line_says_what_is_built_while_it_is_built(fake, dockerfile, r
     path = dockerfile("FROM x", "RUN SLEEP")
     words = ["--dockerfile", path, "--rubric", rubric(TRUE), "--repo", "r"]
     process = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    fake_build = os.path.join(str(fake.folder), "calls.jsonl")
+    fake_build = os.path.join(str(fake.folder), "calls")
     try:
         first = read_line(process, seconds=20)
     finally:
