@@ -53,20 +53,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    Mapping,
-    NamedTuple,
-    Sequence,
-    TextIO,
-    Type,
-    TypeVar,
-    Union,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Sequence, TextIO, TypeVar
 
 __version__ = "1.1.0"
 __all__ = ["EvaluationError", "evaluate", "main"]
@@ -238,7 +225,7 @@ ARGUMENT_LIMIT = 128 * 1024 - 1  # bytes; Linux, execve(2): MAX_ARG_STRLEN with 
 ARGUMENTS_LIMIT = 1024 * 1024  # bytes of one list together
 REQUIRED: Any = object()
 
-Number = Union[int, float]
+Number = float  # or int, which typing takes for one
 
 
 class _Object(Dict[str, Any]):
@@ -408,7 +395,7 @@ class Check:
 
 
 CHECKS: dict[str, type[Check]] = {}
-AnyCheck = TypeVar("AnyCheck", bound=Type[Check])
+AnyCheck = TypeVar("AnyCheck", bound="type[Check]")
 
 
 def register(name: str) -> Callable[[AnyCheck], AnyCheck]:
@@ -471,17 +458,14 @@ def _parse_json(path: str, data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise RubricError(f"{path}: not UTF-8 at byte {error.start + 1}") from None
     except json.JSONDecodeError as error:
-        place, next_character, hint = (
-            f"line {error.lineno}, column {error.colno}",
-            error.doc[error.pos :][:1],
-            "",
-        )
+        next_character, hint = error.doc[error.pos :][:1], ""
         if not error.doc.strip():
             hint = " (the file is empty)"
         elif next_character in ("#", "/"):
             hint = " (JSON has no comments; keys that begin with _ are)"
         elif error.doc[: error.pos].rstrip().endswith(",") and next_character in ("]", "}"):
             hint = " (after a comma too many)"
+        place = f"line {error.lineno}, column {error.colno}"
         raise RubricError(f"{path}: not JSON at {place}: {error.msg}{hint}") from None
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -689,9 +673,8 @@ class CommandsExist(Check):
             found = [value for word, value in notes if word == "found"]
             return Verdict(PASSED, f"found {listed(found, total=len(self.names))}")
         missing = _noted(notes, "missing", self.names)
-        return Verdict(
-            FAILED, f"not found: {listed(missing, total=_bad(notes))}" if missing else "nothing was found"
-        )
+        names = listed(missing, total=_bad(notes))
+        return Verdict(FAILED, f"not found: {names}" if missing else "nothing was found")
 
 
 @register("command_exists")
@@ -756,6 +739,8 @@ class FilesExist(Check):
         }
         paths = {text: _noted(notes, word, self.paths) for word, text in meanings.items()}
         faults = [f"{text}: {listed(bad)}" for text, bad in paths.items() if bad]
+        unnamed = _bad(notes) - sum(map(len, paths.values()))
+        faults += [f"{unnamed} more"] if faults and unnamed > 0 else []
         return Verdict(FAILED, "; ".join(faults) or "the paths could not be tested")
 
 
@@ -1062,21 +1047,21 @@ class Flags(NamedTuple):
                 break
         return names
 
-    def given(self, words: Sequence[str]) -> set[str]:
+    def set_by(self, words: Sequence[str]) -> set[str]:
         """Return the long names of the flags that any of the words sets."""
         return {name for word in words for name in self.names(word)}
 
-    def words(
+    def with_defaults(
         self, given: Sequence[str], extra: Sequence[tuple[str, str]] = (), without: Iterable[str] = ()
     ) -> tuple[str, ...]:
         """Return our defaults, less those `without` or that the user's own words replace, and these words."""
-        names = {*without, *self.given(given)}
+        names = {*without, *self.set_by(given)}
         if any(name.startswith("health-") for name in names):
             names.add("no-healthcheck")
         ours = (word for name, word in (*self.defaults, *extra) if name not in names)
         return (*ours, *given)
 
-    def less(self, words: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+    def without(self, words: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
         """Return the words that set none of the flags named."""
         return tuple(word for word in words if not set(names) & set(self.names(word)))
 
@@ -1328,6 +1313,11 @@ class Container(NamedTuple):
     seconds: float
     disturbed: bool
 
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether it gave a begin mark, or was given all the time that it may take."""
+        return bool(self.transcript.begins or self.limit)
+
 
 class BuildLog:
     """The log of one `docker build`, line by line: clean text, the steps, and docker's own last word.
@@ -1481,7 +1471,7 @@ class Engine:
         self.environment = {**os.environ, **_ENVIRONMENT}
         self.client = self.server = self.platform = ""  # versions, once it has answered
         self.is_podman = False  # which is its own engine, and names it once
-        self.warnings: dict[str, str] = {}  # a sentence each, by short name
+        self.warnings: list[str] = []  # a short name and a sentence each, for the report
         self._context = ""  # of docker, where one was asked for
         self._stop = stop
         self._born = ""  # when it was started, as far as it tells
@@ -1517,6 +1507,12 @@ class Engine:
         if code != 0 and SAYS_NO_ENGINE.search(answer.stderr):
             raise _no_engine(answer.stderr)
         return answer
+
+    def warn(self, name: str, text: str) -> None:
+        """Note a warning for the report, once."""
+        warning = f"{name}: {text}"
+        if warning not in self.warnings:
+            self.warnings.append(warning)
 
     def connect(self, wait: float) -> None:
         """Learn what answers; raise EngineError where nothing does within `wait` seconds."""
@@ -1614,7 +1610,7 @@ class Engine:
                 except EngineError as error:
                     words = str(error)
                 if words and "in progress" not in words:
-                    self.warnings[name] = f"leftover: {kind} {name} of a killed run stays: {words}"
+                    self.warn("leftover", f"{kind} {name} of a killed run stays: {words}")
 
     def _images(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield the tag and labels of each image that a run of ours made and did not keep."""
@@ -1674,7 +1670,7 @@ class Docker:
         self._images: set[str] = set()  # tags that may be there, to be removed
         self._live: set[str] = set()  # containers that docker was told to make, not known to be gone
         self._cannot: tuple[str, ...] = ()  # our default run options that this engine cannot have
-        exclusive = _EXCLUSIVE & RUN_FLAGS.given(run_options)
+        exclusive = _EXCLUSIVE & RUN_FLAGS.set_by(run_options)
         exclusive |= {word for word in run_options if _EXCLUSIVE_NETWORK.match(word)}
         # One container at a time, or as many as the runner likes.
         self._exclusive_lock = threading.Semaphore(1 if exclusive else 1 << 20)
@@ -1730,6 +1726,11 @@ class Docker:
             left += [f"image {tag} ({words})"] if words else []
         return left
 
+    def _remove(self, kind: str, name: str) -> None:
+        """Remove a container or image, and forget it if it is gone; what stays is left to the end."""
+        if not self.engine.remove(kind, name):
+            (self._live if kind == "container" else self._images).discard(name)
+
     # The image
 
     def build(self, dockerfile: str, context: str, limit: float, watch: Callable[[str, bool], None]) -> Build:
@@ -1776,9 +1777,10 @@ class Docker:
         except EngineError as error:
             kind, message = error.kind, str(error)
         if log.builder in _KEEP_LAYERS and (kind or log.stages > 1):
-            self.engine.warnings["cached-layers"] = (
-                f"cached-layers: the {log.builder} builder's cache may hold new images without a name; "
-                "`docker image prune` removes all such images, best while nothing is built"
+            self.engine.warn(
+                "cached-layers",
+                f"the {log.builder} builder's cache may hold new images without a name; "
+                "`docker image prune` removes all such images, best while nothing is built",
             )
         return Build(kind, message, log.text(), log.builder or "unknown", time.monotonic() - started)
 
@@ -1797,7 +1799,7 @@ class Docker:
         """Fill `log` and return the exit code, None where the build took over `limit` seconds."""
         self._images.add(tag)
         ours = ("--tag", tag, "--file", os.path.abspath(dockerfile), os.path.abspath(context))
-        words = ("build", *BUILD_FLAGS.words(options), *self._labels, *ours)
+        words = ("build", *BUILD_FLAGS.with_defaults(options), *self._labels, *ours)
         with Process((self.engine.program, *words), self.engine.environment) as process:
             try:
                 for stream, data in process.read():
@@ -1820,15 +1822,8 @@ class Docker:
 
     def _inspect_image(self) -> Image | None:
         """Return what the engine says of our image, None where it has none of this run."""
-        fields = [
-            ".ID" if self.engine.is_podman else ".Id",
-            ".Size",
-            ".Config.User",
-            ".Config.WorkingDir",
-            ".Config.Env",
-            ".RootFS.Layers",
-        ]
-        form = "\n".join(f"{{{{json {field}}}}}" for field in fields)
+        fields = ("ID" if self.engine.is_podman else "Id") + " Size Config.User Config.WorkingDir Config.Env"
+        form = "\n".join(f"{{{{json .{field}}}}}" for field in [*fields.split(), "RootFS.Layers"])
         form += f'\n{{{{index .Config.Labels "{LABEL}run"}}}}'  # not all labels: they can be many
         answer = self.engine.ask("image", "inspect", "--format", form, self.tag)
         *lines, run_id = answer.stdout.rstrip("\n").split("\n")  # nowhere else: text may hold U+0085
@@ -1864,7 +1859,7 @@ class Docker:
             if with_run or code != 0:
                 return f"it cannot build a minimal image: {shown(log.last_word, 300)}"
             self._live.add(name)
-            options = RUN_FLAGS.words(run_options, without=self._cannot)
+            options = RUN_FLAGS.with_defaults(run_options, without=self._cannot)
             words = ("run", "--name", name, "--entrypoint", absent, *options, *self._labels, tag)
             stderr = self.engine.ask(*words, limit=START_LIMIT).stderr
             if absent not in stderr:
@@ -1872,10 +1867,9 @@ class Docker:
                     f"it cannot start a container of a minimal image: {shown(_words_of_docker(stderr), 300)}"
                 )
         finally:
-            if name in self._live and not self.engine.remove("container", name):
-                self._live.discard(name)
-            if not self.engine.remove("image", tag):
-                self._images.discard(tag)
+            if name in self._live:
+                self._remove("container", name)
+            self._remove("image", tag)
         return ""
 
     def _blame_engine_or_user(self, code: int | None, log: BuildLog, context: str) -> None:
@@ -1883,7 +1877,7 @@ class Docker:
         if code is not None and code < 0:
             raise EngineError(f"the docker program was killed during the build (signal {-code})")
         self._blame_lost_engine("during the build")
-        options = BUILD_FLAGS.less(self._build_options, ["target"])
+        options = BUILD_FLAGS.without(self._build_options, ["target"])
         refusal = f"docker refuses the build options or context: {shown(log.last_word, 300)}"
         if not log.builder and not self._takes(context, options):
             raise UsageError(refusal)
@@ -1905,8 +1899,7 @@ class Docker:
         tag, log = f"{self.tag}-{next(self._numbers)}", BuildLog()
         with _folder_with(f"FROM scratch\nLABEL content={os.urandom(16).hex()}\n") as folder:
             self._build_once(tag, os.path.join(folder, "Dockerfile"), context, options, START_LIMIT, log)
-        if not self.engine.remove("image", tag):
-            self._images.discard(tag)
+        self._remove("image", tag)
         return bool(log.builder)
 
     def _registry_or_connection(self, code: int | None, log: BuildLog) -> str:
@@ -1939,9 +1932,9 @@ class Docker:
         try:
             with self._exclusive_lock:
                 container = self._container(script, timeout, network=network)
-                if not container.transcript.begins and not container.limit:
-                    return self._why_not_begun(script, timeout, network=network)
-                return self._judge(container, timeout)
+                if container.can_be_judged:
+                    return self._judge(container, timeout)
+                return self._why_not_begun(script, timeout, network=network)
         except UsageError:
             raise
         except EngineError as error:
@@ -2018,19 +2011,12 @@ class Docker:
         One that lacks its value swallows that word, and docker then finds no image where it looks for
         one, before anything is made.
         """
-        words = RUN_FLAGS.words(options, () if network else (("network", "--network=none"),), self._cannot)
-        ours = (
-            "--name",
-            name,
-            "--entrypoint",
-            "/bin/sh",
-            *(() if keep else ("--rm",)),
-            *words,
-            *self._labels,
-        )
+        extra = () if network else (("network", "--network=none"),)
+        words = RUN_FLAGS.with_defaults(options, extra, without=self._cannot)
+        ours = ("--name", name, "--entrypoint", "/bin/sh", *(() if keep else ("--rm",)))
         shell = ("-c", _WRAPPER.format(text=script.text), "/bin/sh", nonce)
         arguments = (argument.encode() for argument in script.arguments)  # UTF-8 whatever the locale
-        return (self.engine.program, "run", *ours, self.tag, *shell, *arguments)
+        return (self.engine.program, "run", *ours, *words, *self._labels, self.tag, *shell, *arguments)
 
     def _kill_container(self, process: Process, name: str, *, begun: bool) -> bool:
         """Kill a container and the command that reads it; return whether docker may still be making it.
@@ -2104,14 +2090,13 @@ class Docker:
         # 1. By chance: it begins now.
         container = self._container(script, timeout, network=network, keep=True)
         try:
-            if container.transcript.begins or container.limit:
+            if container.can_be_judged:
                 return self._judge(container, timeout)
             form = "{{json .State}}"
             answer = self.engine.ask("container", "inspect", "--format", form, container.name)
             state = _json_object(answer.stdout)
         finally:
-            if not self.engine.remove("container", container.name):
-                self._live.discard(container.name)
+            self._remove("container", container.name)
         words = shown(
             " ".join((str(state.get("Error") or "") or _words_of_docker(container.words)).split()), 400
         )
@@ -2126,19 +2111,20 @@ class Docker:
         if container.code in (126, 127) and "/bin/sh" in words:
             return Run(FAILED, f"the image has no usable /bin/sh: {words}")
         # 3. By a limit of ours that this engine cannot set: do without.
-        if SAYS_NO_LIMITS.search(words) and "pids-limit" not in RUN_FLAGS.given(self._run_options):
+        if SAYS_NO_LIMITS.search(words) and "pids-limit" not in RUN_FLAGS.set_by(self._run_options):
+            if not self._cannot:
+                text = f"--pids-limit is left out, since the engine can set none ({words})"
+                self.engine.warn("no-pids-limit", text)
             self._cannot = ("pids-limit",)
-            text = f"--pids-limit is left out, since the engine can set none ({words})"
-            self.engine.warnings["no-pids-limit"] = f"no-pids-limit: {text}"
             container = self._container(script, timeout, network=network)
-            if container.transcript.begins or container.limit:
+            if container.can_be_judged:
                 return self._judge(container, timeout)
         # 4. By the engine.
         self._blame_lost_engine("during the test")
         if self._inspect_image() is None:
             raise EngineError("the image that was built is gone from the engine")
         # 5. By USER or WORKDIR: it starts without them, and not with them.
-        options = RUN_FLAGS.less(self._run_options, _OF_THE_IMAGE)
+        options = RUN_FLAGS.without(self._run_options, _OF_THE_IMAGE)
         probe = self._container(
             Script(":"), START_LIMIT, network=network, options=(*options, "--user=0", "--workdir=/")
         )
@@ -2146,7 +2132,7 @@ class Docker:
             if options != self._run_options:
                 raise UsageError(f"docker cannot use the run options with this image: {words}")
             container = self._container(script, timeout, network=network)
-            if container.transcript.begins or container.limit:
+            if container.can_be_judged:
                 return self._judge(container, timeout)
             if self.image and not (self.image.user or self.image.workdir):
                 raise EngineError(f"docker could not start the container: {words}")
@@ -2759,7 +2745,7 @@ class Evaluation:
                 "log": build.log if build else "",
             },
             "error": error,
-            "warnings": [*warnings, *_telling_variables(image), *engine.warnings.values()],
+            "warnings": [*warnings, *_telling_variables(image), *engine.warnings],
             "environment": {
                 **self._asked(),
                 "jobs": self._jobs,
@@ -2963,11 +2949,21 @@ VERBOSE_LOG = 2 * 1024 * 1024  # bytes of the build log that --verbose shows as 
 COLORS = {PASSED: "32", FAILED: "31", TIMEOUT: "31", ERROR: "31", SKIPPED: "33", UNRESOLVABLE: "33"}
 
 
+def write_to(stream: TextIO, text: str) -> None:
+    """Write to a screen, whose reader or terminal may go away, or whose disk be full: that ends nothing."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):  # what is buffered must go somewhere at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 class Screen(Events):
     """What a person sees: a line per test, and on a terminal a live line below them.
 
     All text that a container may have written is cleaned and prefixed, so that it can neither
-    steer a terminal nor command a CI system. A screen that is closed or full ends nothing.
+    steer a terminal nor command a CI system.
     """
 
     def __init__(self, out: TextIO, errors: TextIO, *, verbose: bool) -> None:
@@ -3072,13 +3068,13 @@ class Screen(Events):
         with self._lock:
             clear = "\r\x1b[K" if self._drawn else ""
             self._drawn = False
-            self._write(self._out, f"{clear}{text}{end}")
+            write_to(self._out, f"{clear}{text}{end}")
 
     def error(self, text: str) -> None:
         """Say on stderr what went wrong, after all that stands on stdout."""
         self.print("", end="")
         for line in text.splitlines():
-            self._write(self._errors, f"error: {shown(line, 2000)}\n")
+            write_to(self._errors, f"error: {shown(line, 2000)}\n")
 
     def close(self) -> None:
         """Take the live line away."""
@@ -3087,14 +3083,6 @@ class Screen(Events):
 
     def _print_quoted(self, text: str) -> None:
         self.print(f"  | {shown(text, 500)}")
-
-    def _write(self, stream: TextIO, text: str) -> None:
-        try:
-            stream.write(text)
-            stream.flush()
-        except (OSError, ValueError):  # its reader or terminal went away, or its disk is full
-            with contextlib.suppress(OSError, ValueError):  # what is buffered must go somewhere at exit
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
     def _keep_alive(self) -> None:
         while not self._closed.wait(0.5):
@@ -3105,7 +3093,7 @@ class Screen(Events):
                         f"{shown(name, 30)} {now - since:.0f} s" for name, since in self._running.items()
                     ]
                     text = ", ".join(tests) or f"{self._step} {now - self._since:.0f} s"
-                    self._write(self._out, f"\r\x1b[K{f'{self._phase}: {text}'[: self._columns() - 1]}")
+                    write_to(self._out, f"\r\x1b[K{f'{self._phase}: {text}'[: self._columns() - 1]}")
                     self._drawn = True
 
     def _columns(self) -> int:
@@ -3187,17 +3175,6 @@ def _signals_ask(stop: Stop) -> Iterator[list[int]]:
                 signal.signal(number, handler)
 
 
-def _tell_github(report: Report, screen: Screen) -> None:
-    """Append the table of results to the summary of a step of GitHub Actions."""
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path:
-        try:
-            with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(as_markdown(report))
-        except OSError as error:
-            screen.error(f"{path}: the summary cannot be written: {error.strerror}")
-
-
 def _screen(*, verbose: bool) -> Screen:
     """Return the screen; where a standard stream is closed, nothing is shown there."""
     for number in range(3):
@@ -3253,7 +3230,13 @@ def _run(evaluation: Evaluation, screen: Screen) -> int:
         screen.summary(report)
     else:
         screen.sum_up(report)
-        _tell_github(report, screen)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")  # of a step of GitHub Actions
+        try:
+            if summary:
+                with open(summary, "a", encoding="utf-8", errors="backslashreplace") as file:
+                    file.write(as_markdown(report))
+        except OSError as error:
+            screen.error(f"{summary}: the summary cannot be written: {error.strerror}")
     for path in filter(None, (evaluation.output, evaluation.junit)):
         screen.print(f"report: {shown(path, 500)}")
     error = report["error"]

@@ -49,6 +49,7 @@ from DockerfileEvaluator import (  # noqa: E402 - the folder above is on the pat
     listed,
     load_rubric,
     shown,
+    write_to,
 )
 
 __all__ = ["main"]
@@ -623,17 +624,17 @@ class Screen:
     def print(self, text: str) -> None:
         """Print a line above the bar."""
         self.clear()
-        self._write(sys.stdout, f"{text}\n")
+        write_to(sys.stdout, f"{text}\n")
 
     def error(self, text: str) -> None:
         """Print a line on stderr."""
         self.clear()
-        self._write(sys.stderr, f"error: {text}\n")
+        write_to(sys.stderr, f"error: {text}\n")
 
     def draw(self, session: Session, limit: float) -> float | None:
         """Draw the bar; return how many seconds it may stand, at most `limit`, None for ever."""
         if self._live:
-            self._write(sys.stdout, f"\r\x1b[K{bar(session, shutil.get_terminal_size().columns or 80)}")
+            write_to(sys.stdout, f"\r\x1b[K{bar(session, shutil.get_terminal_size().columns or 80)}")
             self._drawn = True
             limit = min(limit, 1.0)
         return None if limit == math.inf else max(limit, 0.0)
@@ -641,16 +642,8 @@ class Screen:
     def clear(self) -> None:
         """Take the bar away."""
         if self._drawn:
-            self._write(sys.stdout, "\r\x1b[K")
+            write_to(sys.stdout, "\r\x1b[K")
         self._drawn = False
-
-    def _write(self, stream: Any, text: str) -> None:
-        try:
-            stream.write(text)
-            stream.flush()
-        except (OSError, ValueError):  # its reader or terminal went away, or its disk is full
-            with contextlib.suppress(OSError, ValueError):  # what is buffered must go somewhere at exit
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def bar(session: Session, columns: int) -> str:

@@ -268,3 +268,11 @@ def test_one_missing_command_among_thousands_is_named(fake, evaluate):
     missing, found = report["test_results"]
     assert (missing["status"], missing["message"]) == ("failed", "not found: 'no-such-program'")
     assert found["status"] == "passed"
+
+
+def test_all_that_is_missing_is_counted(fake, evaluate):
+    paths = [f"/absent/{number}" for number in range(90)]
+    report = evaluate(["FROM x"], ("files_exist", {"paths": ["/", *paths]}))
+    named = ", ".join(f"'{path}'" for path in paths[:5])
+    message = f"no such file: {named}, 14 more; a directory, not a file: '/'; 71 more"
+    assert [row["message"] for row in report["test_results"]] == [message]
