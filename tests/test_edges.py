@@ -14,6 +14,8 @@ from cases import LOOK, TRUE, run_command
 from conftest import PIPES, PROGRAM, statuses
 from engine import engine_answers, wait_for
 
+import DockerfileEvaluator as de
+
 # Clocks
 
 
@@ -276,3 +278,20 @@ def test_all_that_is_missing_is_counted(fake, evaluate):
     named = ", ".join(f"'{path}'" for path in paths[:5])
     message = f"no such file: {named}, 14 more; a directory, not a file: '/'; 71 more"
     assert [row["message"] for row in report["test_results"]] == [message]
+
+
+def test_what_is_in_the_pipe_is_read_before_a_time_limit_counts(fake, evaluate, monkeypatch):
+    """A command whose output waits for a busy machine to read it has not timed out."""
+    monkeypatch.setattr(de, "GRACE", 30.0)
+    read, naps = de.Process.read, []
+
+    def read_late(process):
+        for stream, data in read(process):
+            if stream == "stdout" and not naps and (fake.root / "running").exists():
+                naps.append(time.sleep(2))
+            yield stream, data
+
+    monkeypatch.setattr(de.Process, "read", read_late)
+    more_than_a_pipe_holds = "touch running; sleep 0.5; head -c 500000 /dev/zero"
+    report = evaluate(["FROM x"], run_command(more_than_a_pipe_holds, timeout=1.5))
+    assert (statuses(report), len(naps)) == ({"run_command_1": "passed"}, 1)

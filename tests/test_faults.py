@@ -143,6 +143,15 @@ def test_a_registry_out_of_reach_is_asked_for_a_name_that_cannot_exist(fake, eva
     assert (len(fake.calls("build")), len(fake.calls("pull"))) == (2, 1)
 
 
+def test_what_docker_quotes_of_a_dockerfile_is_no_word_about_a_registry(fake, evaluate):
+    """Docker Hub is out of reach, and the Dockerfile could say so: its COPY fails all the same."""
+    fake.write("pull", {"stderr": LOOKUP})
+    words = 'ERROR: failed to compute cache key: "/a \\"dial tcp: no such host": not found'
+    fake.fault("build", "fail", stderr=f"#1 [1/2] FROM x\n{words}")
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+    assert (len(fake.calls("build")), fake.calls("pull")) == (1, [])
+
+
 def test_a_registry_that_comes_back_costs_nothing(fake, evaluate):
     fake.fault("build", "fail", nth=1, stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
     assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
@@ -419,6 +428,18 @@ def test_a_start_that_hangs_is_an_engine_fault(fake, evaluate):
     assert report["test_results"][0]["message"] == "docker did not start the container within 2 s"
     assert report["error"]["kind"] == "engine"
     assert fake.left() == []
+
+
+def test_a_shell_that_starts_and_says_nothing_is_the_images_fault(fake, evaluate, monkeypatch, tmp_path):
+    monkeypatch.setattr(de, "START_LIMIT", 3.0)
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nsleep 60\n")
+    silent.chmod(0o755)
+    fake.write("shell", [str(silent)])
+    report = evaluate(["FROM x"], TRUE)
+    why = "the image's /bin/sh was started, but did not begin the check for 3 s"
+    assert [(row["status"], row["message"]) for row in report["test_results"]] == [("failed", why)]
+    assert (report["error"], fake.left()) == (None, [])
 
 
 @pytest.mark.parametrize("on", ["container rm", "image rm", "ps"])
