@@ -151,10 +151,9 @@ def shown(text: str, limit: int = 200) -> str:
     Control characters could steer a terminal; CI systems obey `##[…]` and `##vso[…]` even in
     the middle of a line (actions/runner, ActionCommand.TryParse).
     """
-    if len(text) > limit:
-        text = text[: limit - 1] + "…"
-    text = re.sub(r"##(?=\w*\[)", "# #", text)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = re.sub(r"##(?=\w*\[)", "# #", text[: limit + 1])
+    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def listed(items: Sequence[str], most: int = 5, total: int = 0) -> str:
@@ -295,7 +294,7 @@ class Fields:
             return ()
         texts = self._strings(key, values)
         if sum(len(text.encode(errors="replace")) for text in texts) > ARGUMENTS_LIMIT:
-            self.fault(key, f"longer than {ARGUMENTS_LIMIT} bytes together")
+            self.fault(key, f"longer than {ARGUMENTS_LIMIT} bytes in total")
         return texts
 
     def ids(self, key: str) -> tuple[str, ...]:
@@ -464,7 +463,7 @@ def _parse_json(path: str, data: bytes) -> Any:
         elif next_character in ("#", "/"):
             hint = " (JSON has no comments; keys that begin with _ are)"
         elif error.doc[: error.pos].rstrip().endswith(",") and next_character in ("]", "}"):
-            hint = " (after a comma too many)"
+            hint = " (a trailing comma)"
         place = f"line {error.lineno}, column {error.colno}"
         raise RubricError(f"{path}: not JSON at {place}: {error.msg}{hint}") from None
     except (RecursionError, ValueError) as error:
@@ -520,7 +519,7 @@ def _read_test(fields: Fields, at: int, given: set[str], faults: list[str]) -> T
 
 
 def unresolvable(tests: Sequence[Test]) -> dict[str, str]:
-    """Say of each test that can never run why: it requires an unknown id, itself, or a circle."""
+    """Map each test that can never run to the reason: it requires an unknown id, itself, or a circle."""
     by_id = {test.id: test for test in tests}
     reasons: dict[str, str] = {}
     for test in tests:
@@ -692,7 +691,7 @@ class EnvvarSet(Check):
     def __init__(self, params: Fields) -> None:
         self.name = params.text("name")
         if self.name and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", self.name):
-            params.fault("name", f"'{shown(self.name, 40)}' is no name of a variable")
+            params.fault("name", f"'{shown(self.name, 40)}' is not a valid variable name")
 
     def script(self) -> Script:
         """Hand the environment, a list of NAME=value that end in NUL, to the host."""
@@ -887,7 +886,7 @@ def _is_syntax_error(output: str, shell: str) -> bool:
 REPOSITORY = "dockerfile-evaluator"  # of our images, and the beginning of our containers' names
 LABEL = "io.dockerfile-evaluator."
 CONTAINER_NAME = re.compile(REPOSITORY + r"-(?P<run>[0-9a-f]{12})-[0-9]+")
-IMAGE_TAG = re.compile(r"(?P<run>[0-9a-f]{12})(-[0-9]+)?")  # a kept one ends otherwise
+IMAGE_TAG = re.compile(r"(?P<run>[0-9a-f]{12})(-[0-9]+)?")  # a kept image's ends in -kept
 
 # Time limits in seconds.
 TICK = 0.1  # how soon a time limit or a request to stop is seen while docker is silent
@@ -940,6 +939,7 @@ SAYS_NO_ENGINE = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+FROM_THE_ENGINE = "Error response from daemon"  # so there is one, whatever else it says
 SAYS_GONE = re.compile("no such (container|image|object)|image not known", re.IGNORECASE)
 SAYS_NO_FOLDER = re.compile("unable to (prepare context|evaluate symlinks)")  # docker from a snap, of /tmp
 SAYS_NO_LIMITS = re.compile("cannot set limits")  # crun, of a rootless podman (containers/crun#160)
@@ -961,7 +961,8 @@ SAYS_CUT = re.compile(
 SAYS_REGISTRY = re.compile(
     r"""
       dial\ tcp | no\ such\ host | i/o\ timeout | TLS\ handshake | x509 | failed\ to\ do\ request
-    | connection\ refused | connection\ reset | network\ is\ unreachable | server\ misbehaving | EOF
+    | connection\ refused | connection\ reset | network\ is\ unreachable | server\ misbehaving
+    | :\ (?-i:(unexpected\ )?EOF)$
     | Client\.Timeout | context\ deadline\ exceeded | (502|503|504)\ [A-Z]
     | toomanyrequests | Too\ Many\ Requests | rate\ limit
     """,
@@ -969,6 +970,7 @@ SAYS_REGISTRY = re.compile(
 )
 # How Docker Hub, or a mirror of it, answers for a name that it does not have: it can be reached.
 SAYS_NO_SUCH_IMAGE = re.compile("denied|does not exist|manifest unknown|not found|unauthorized")
+SAYS_BAD_STEP = re.compile("parse error|(COPY|ADD) failed: (?!Get )")  # and names what stands in it
 SAYS_NO_SOURCE = re.compile("(COPY|ADD) failed|not found|no source files|no such file|checksum|cache key")
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
 
@@ -998,7 +1000,8 @@ _ADVERTISING = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_OF_THE_BUILDER = re.compile(" ---> |Removing intermediate container [0-9a-f]+$")  # among what a RUN prints
+# What the legacy builder and podman's put among the lines that a RUN prints.
+_OF_THE_BUILDER = re.compile("( -)?--> |Removing intermediate container [0-9a-f]+$")
 _USAGE = re.compile("Usage:|Run '|See '|Build an image|Start a build")  # below what docker finds wrong in it
 # Colors and titles of terminals (ECMA-48).
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
@@ -1018,6 +1021,12 @@ _PROGRAM_HINT = (
     "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
     "installs docker and runs COMMAND with an engine of its own."
 )
+
+
+_SECRETIVE = {  # flags whose values may be secrets
+    *("env", "e", "env-file", "build-arg", "build-arg-file", "secret", "creds", "decryption-key"),
+    *("cache-to", "cache-from", "log-opt"),
+}
 
 
 class Flags(NamedTuple):
@@ -1052,10 +1061,10 @@ class Flags(NamedTuple):
         return {name for word in words for name in self.names(word)}
 
     def with_defaults(
-        self, given: Sequence[str], extra: Sequence[tuple[str, str]] = (), without: Iterable[str] = ()
+        self, given: Sequence[str], extra: Sequence[tuple[str, str]] = (), omit: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return our defaults, less those `without` or that the user's own words replace, and these words."""
-        names = {*without, *self.set_by(given)}
+        """Return our defaults, but those to `omit` and those that the user's words replace; then these."""
+        names = {*omit, *self.set_by(given)}
         if any(name.startswith("health-") for name in names):
             names.add("no-healthcheck")
         ours = (word for name, word in (*self.defaults, *extra) if name not in names)
@@ -1068,7 +1077,7 @@ class Flags(NamedTuple):
     def redacted(self, word: str) -> str:
         """Return a word for a report: without a value that may be a secret."""
         names = set(self.names(word))
-        if not names & {"env", "e", "build-arg", "secret", "env-file"}:
+        if not names & _SECRETIVE:
             return word
         flag, equals, value = word.partition("=")
         variable, has_value, _ = value.partition("=")
@@ -1089,7 +1098,11 @@ RUN_FLAGS = Flags(
     ),
 )
 BUILD_FLAGS = Flags(
-    ("tag", "file", "iidfile", "quiet", "output", "load", "push", "help"),
+    (
+        *("tag", "file", "iidfile", "quiet", "output", "load", "push", "help"),
+        *("call", "check", "print"),  # they build nothing
+        *("progress", "logfile", "logsplit"),  # the log is read
+    ),
     {"t": "tag", "f": "file", "q": "quiet", "o": "output"},
     (("force-rm", "--force-rm"),),
 )
@@ -1361,10 +1374,6 @@ class BuildLog:
         """Return docker's last word without what it quotes, which may be the Dockerfile's text."""
         return re.sub(r'"(?:[^"\\]|\\.)*"', '""', self.last_word)
 
-    def run_failed(self) -> bool:
-        """Whether docker says that a RUN ended with an exit code."""
-        return bool(SAYS_RUN_FAILED.search(self.last_word))
-
     def message(self, context: str) -> str:
         """Return what a person would quote: the step, its exit code, and why; of a COPY where it looks."""
         number, of, title, lines = self._steps.get(self._step, ("", 0, "", ()))
@@ -1398,9 +1407,7 @@ class BuildLog:
             self._take_of_buildkit(line)
         elif self._steps and not _OF_THE_BUILDER.match(line) and not SAYS_RUN_FAILED.search(line):
             self._steps[""][3].append(line[:500])
-        if line.startswith("Successfully built "):
-            self._hidden = False
-        if not self._hidden:
+        if not (self._hidden and (step or _OF_THE_BUILDER.match(line))):
             self._kept.feed(f"{line}\n".encode())
             self._watch(line, bool(step))
 
@@ -1504,7 +1511,7 @@ class Engine:
         if code is None:
             raise EngineError(f"docker {arguments[0]} gave no answer within {limit:.0f} s")
         answer = Answer(code, stdout.text(), stderr.text())
-        if code != 0 and SAYS_NO_ENGINE.search(answer.stderr):
+        if code != 0 and SAYS_NO_ENGINE.search(answer.stderr) and FROM_THE_ENGINE not in answer.stderr:
             raise _no_engine(answer.stderr)
         return answer
 
@@ -1673,7 +1680,7 @@ class Docker:
         exclusive = _EXCLUSIVE & RUN_FLAGS.set_by(run_options)
         exclusive |= {word for word in run_options if _EXCLUSIVE_NETWORK.match(word)}
         # One container at a time, or as many as the runner likes.
-        self._exclusive_lock = threading.Semaphore(1 if exclusive else 1 << 20)
+        self._exclusive_lock: Any = threading.Lock() if exclusive else contextlib.nullcontext()
 
     def __enter__(self) -> Docker:
         """Raise EngineError where there is no docker program or no engine, UsageError for bad run options."""
@@ -1709,9 +1716,9 @@ class Docker:
         self.left += [f"image {tag} ({reason})" for tag in sorted(self._images)]
 
     def _remove_all(self) -> list[str]:
-        left = []
         deadline = time.monotonic() + RETURN_LIMIT  # for what docker is still making
         while True:
+            left = []
             ours = [name for name, labels in self.engine.containers() if labels["run"] == self._run_id]
             for name in ours:
                 words = self.engine.remove("container", name)
@@ -1759,7 +1766,9 @@ class Docker:
                 why = self._registry_or_connection(code, log)
                 if why:  # that may pass
                     code = once()
-                    if code != 0 and self._registry_or_connection(code, log) == why:
+                    if code != 0:
+                        self._blame_engine_or_user(code, log, context)
+                    if self._registry_or_connection(code, log) == why:
                         self._blame_registry_or_connection(why, log)
             if code is None:
                 kind, message = "build_timeout", f"the build took over {limit:g} s and was stopped"
@@ -1817,7 +1826,7 @@ class Docker:
             finally:
                 log.close()
         if code is None:
-            raise EngineError(f"docker build said all, but did not end for {END_LIMIT:.0f} s")
+            raise EngineError(f"docker build closed its output, but did not exit for {END_LIMIT:.0f} s")
         return code
 
     def _inspect_image(self) -> Image | None:
@@ -1859,7 +1868,7 @@ class Docker:
             if with_run or code != 0:
                 return f"it cannot build a minimal image: {shown(log.last_word, 300)}"
             self._live.add(name)
-            options = RUN_FLAGS.with_defaults(run_options, without=self._cannot)
+            options = RUN_FLAGS.with_defaults(run_options, omit=self._cannot)
             words = ("run", "--name", name, "--entrypoint", absent, *options, *self._labels, tag)
             stderr = self.engine.ask(*words, limit=START_LIMIT).stderr
             if absent not in stderr:
@@ -1904,7 +1913,7 @@ class Docker:
 
     def _registry_or_connection(self, code: int | None, log: BuildLog) -> str:
         """Return "registry" or "connection" where docker itself speaks of trouble there, else ""."""
-        if not code or log.run_failed():
+        if not code or SAYS_RUN_FAILED.search(log.last_word) or SAYS_BAD_STEP.search(log.last_word):
             return ""
         if SAYS_CUT.search(log.last_word):
             return "connection"
@@ -2008,11 +2017,11 @@ class Docker:
     ) -> tuple[str | bytes, ...]:
         """Return the command, in which a `--label` of ours follows the user's own options.
 
-        One that lacks its value swallows that word, and docker then finds no image where it looks for
-        one, before anything is made.
+        An option that lacks its value swallows that word, and docker then finds no image where it looks
+        for one, before anything is made.
         """
         extra = () if network else (("network", "--network=none"),)
-        words = RUN_FLAGS.with_defaults(options, extra, without=self._cannot)
+        words = RUN_FLAGS.with_defaults(options, extra, omit=self._cannot)
         ours = ("--name", name, "--entrypoint", "/bin/sh", *(() if keep else ("--rm",)))
         shell = ("-c", _WRAPPER.format(text=script.text), "/bin/sh", nonce)
         arguments = (argument.encode() for argument in script.arguments)  # UTF-8 whatever the locale
@@ -2021,8 +2030,9 @@ class Docker:
     def _kill_container(self, process: Process, name: str, *, begun: bool) -> bool:
         """Kill a container and the command that reads it; return whether docker may still be making it.
 
-        What is still being made cannot be removed, so its command lives until that is there. It is killed
-        before the container goes, since docker cannot remove what it still prints from.
+        What is still being made cannot be removed, so the docker command is kept until the container
+        exists. It is killed before `rm --force` kills the container, since docker cannot remove what it
+        still prints from.
         """
         deadline = time.monotonic() + CREATE_LIMIT
         made = begun
@@ -2125,11 +2135,13 @@ class Docker:
             raise EngineError("the image that was built is gone from the engine")
         # 5. By USER or WORKDIR: it starts without them, and not with them.
         options = RUN_FLAGS.without(self._run_options, _OF_THE_IMAGE)
-        probe = self._container(
-            Script(":"), START_LIMIT, network=network, options=(*options, "--user=0", "--workdir=/")
-        )
-        if probe.transcript.begins:
-            if options != self._run_options:
+
+        def starts(*more: str) -> bool:
+            probe = self._container(Script(":"), START_LIMIT, network=network, options=(*options, *more))
+            return probe.transcript.begins > 0
+
+        if starts("--user=0", "--workdir=/"):
+            if options != self._run_options and starts():  # as the image has it
                 raise UsageError(f"docker cannot use the run options with this image: {words}")
             container = self._container(script, timeout, network=network)
             if container.can_be_judged:
@@ -2406,10 +2418,9 @@ def write_file(path: str, text: str) -> None:
     to a pipe or device it is appended.
     """
     data = text.encode(errors="backslashreplace")
-    target = os.path.realpath(path)
-    temporary = _temporary(target)
     try:
-        stream = _stream(path)
+        stream, target = _stream(path), os.path.realpath(path)
+        temporary = _temporary(target)
         if stream is not None:
             with open(stream, "ab") if isinstance(stream, str) else os.fdopen(os.dup(stream), "wb") as file:
                 file.write(data)
@@ -2795,12 +2806,12 @@ class Evaluation:
             is_ours = environment["evaluator_version"].split(".")[0] == __version__.split(".", maxsplit=1)[0]
             same = all(environment[key] == value for key, value in self._asked().items())
             whole = len(report["test_results"]) == len(self.rubric.tests)
-            as_junit(report), score_line(report["summary"]), all_passed(report)  # all that is read of it
+            as_junit(report), as_markdown(report), all_passed(report)  # all that is read of it
             kind = error["kind"] if error else ""
             again = kind in ("engine", "usage", "interrupted") or (
                 kind == "build_timeout" and environment["build_timeout"] < self._build_timeout
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             return None  # broken, half written, or no report at all
         return report if is_ours and same and whole and not again else None
 
@@ -2855,8 +2866,9 @@ def check_engine(docker: str = "docker", engine: str | None = None) -> str:
 
     def work() -> str:
         try:
-            with Docker(Engine(docker, engine, stop), stop, lifetime=START_ALLOWANCE) as control:
-                return control.control()
+            with Docker(Engine(docker, engine, stop), stop, lifetime=START_ALLOWANCE) as run:
+                words = run.control()
+            return words or "; ".join(run.left)
         except EngineError as error:
             return str(error)
 
@@ -2936,8 +2948,8 @@ def _telling_variables(image: Image | None) -> Iterator[str]:
     for entry in image.environment if image else ():
         name = entry.partition("=")[0]
         if name in _TELLING_VARIABLES or name.startswith("BASH_FUNC_"):
-            set_ = f"{shown(entry, 120)} is set"
-            yield f"telling-variable: image: {set_}, which can change what every command does"
+            text = f"{shown(entry, 120)} is set, which can change what every command does"
+            yield f"telling-variable: image: {text}"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -3018,7 +3030,7 @@ class Screen(Events):
         if build.kind and not self._verbose:
             for line in build.log.splitlines()[-SHOWN_LINES:]:
                 self._print_quoted(line)
-        word = "build failed" if build.kind else "built"
+        word = "build failed" if build.kind in _NOT_RUN_AFTER else "not built" if build.kind else "built"
         self.print(f"{word}: {self._dockerfile} ({build.builder} builder, {build.seconds:.1f} s)")
 
     def started(self, test: Test) -> None:
@@ -3147,7 +3159,7 @@ def _check(path: str, screen: Screen) -> None:
         screen.print(f"warning: {shown(path)}: '{shown(name, 60)}' {reason}, so it can never run")
     count, points = len(rubric.tests), add_scores(test.score for test in rubric.tests)
     screen.print(f"{shown(path, 500)}: {count} test{'' if count == 1 else 's'}, {points:g} points")
-    screen.print(f"understood; whether it is any good: python3 rubrics/review.py {shown(path, 500)}")
+    screen.print(f"understood; to check its quality: python3 rubrics/review.py {shown(path, 500)}")
 
 
 @contextlib.contextmanager
@@ -3235,8 +3247,8 @@ def _run(evaluation: Evaluation, screen: Screen) -> int:
             if summary:
                 with open(summary, "a", encoding="utf-8", errors="backslashreplace") as file:
                     file.write(as_markdown(report))
-        except OSError as error:
-            screen.error(f"{summary}: the summary cannot be written: {error.strerror}")
+        except OSError as fault:
+            screen.error(f"{summary}: the summary cannot be written: {fault.strerror}")
     for path in filter(None, (evaluation.output, evaluation.junit)):
         screen.print(f"report: {shown(path, 500)}")
     error = report["error"]

@@ -190,6 +190,7 @@ NONSENSE = {
     "STOPSIGNAL": "STOPSIGNAL NONSENSE",
     "ONBUILD": "ONBUILD FROM busybox",
     "an instruction": "NONSENSE no space left on device",
+    "the end of a heredoc": "EOF",
     "a missing context": "COPY unexpected-EOF /",
     "a name of two lines": 'COPY ["a\\nunexpected EOF", "/"]',  # BuildKit: "stream terminated by RST_STREAM"
     "a download from nowhere": "ADD http://registry-1.docker.io.invalid/v2/ /x",
@@ -240,6 +241,12 @@ def test_a_user_that_the_image_has_not(hub, legacy, evaluate, line):
         assert outcome(report) == "failed"
     else:
         assert outcome(report) == "build"
+
+
+@pytest.mark.parametrize("option", ["--group-add=27", "--workdir=/tmp"])
+def test_a_user_that_the_image_has_not_beside_a_run_option(hub, legacy, evaluate, option):
+    report = evaluate(["FROM busybox:stable", "USER no-such-user"], TRUE, HERE, run_options=[option])
+    assert outcome(report) == "failed"
 
 
 HARMLESS = {
@@ -525,6 +532,7 @@ def test_a_build_option_that_fails_when_a_container_starts(hub, legacy, evaluate
     [
         ("--nonsense", "unknown flag: --nonsense"),
         ("--memory=1k", "memory"),
+        ("--user=no-such-user", "no-such-user"),
         ("--device=/no/such", "/no/such"),
         ("--network=no-such-network", "no-such-network"),
         ("--volume=/x:/y:nonsense", "nonsense"),

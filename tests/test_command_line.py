@@ -84,7 +84,7 @@ def test_check_says_that_a_rubric_is_understood_and_who_tells_whether_it_is_good
     assert out.splitlines() == [
         f"warning: {path}: 'lost' requires itself, so it can never run",
         f"{path}: 2 tests, 1.5 points",
-        f"understood; whether it is any good: python3 rubrics/review.py {path}",
+        f"understood; to check its quality: python3 rubrics/review.py {path}",
     ]
     assert (err, fake.calls()) == ("", [])
 

@@ -131,6 +131,7 @@ def test_an_engine_on_which_the_control_fails_is_at_fault(fake, evaluate, step):
     [
         (f"Error response from daemon: {LOOKUP}", "engine"),
         ("Error response from daemon: toomanyrequests: You have reached your pull rate limit.", "engine"),
+        ("Error response from daemon: dial tcp 192.0.2.1:443: connect: connection refused", "engine"),
         ("Error response from daemon: pull access denied for x, repository does not exist", "build"),
         ("Error response from daemon: manifest for x not found: manifest unknown", "build"),
         ("denied", "build"),
@@ -139,7 +140,11 @@ def test_an_engine_on_which_the_control_fails_is_at_fault(fake, evaluate, step):
 def test_a_registry_out_of_reach_is_asked_for_a_name_that_cannot_exist(fake, evaluate, answer, kind):
     fake.write("pull", {"stderr": answer})
     fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
-    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == kind
+    error = evaluate(["FROM x"], TRUE)["error"]
+    assert (error["kind"], error["message"].startswith("Docker Hub is out of reach: ")) == (
+        kind,
+        kind == "engine",
+    )
     assert (len(fake.calls("build")), len(fake.calls("pull"))) == (2, 1)
 
 
@@ -150,6 +155,29 @@ def test_what_docker_quotes_of_a_dockerfile_is_no_word_about_a_registry(fake, ev
     fake.fault("build", "fail", stderr=f"#1 [1/2] FROM x\n{words}")
     assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
     assert (len(fake.calls("build")), fake.calls("pull")) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Error response from daemon: dockerfile parse error line 3: unknown instruction: EOF",
+        "COPY failed: file not found in build context or excluded by .dockerignore: stat geoffrey: file does not exist",
+        "ADD failed: file not found in build context or excluded by .dockerignore: stat x509: file does not exist",
+    ],
+)
+def test_what_docker_names_of_a_dockerfile_is_no_word_about_a_registry(fake, evaluate, words):
+    fake.write("pull", {"stderr": LOOKUP})
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr=words)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+    assert (len(fake.calls("build")), fake.calls("pull")) == (1, [])
+
+
+def test_a_docker_that_dies_in_the_second_attempt_is_an_engine_fault(fake, evaluate):
+    fake.write("pull", {"stderr": "denied"})
+    fake.fault("build", "fail", nth=1, stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
+    fake.fault("build", "die", nth=2)
+    error = evaluate(["FROM x"], TRUE)["error"]
+    assert (error["kind"], "was killed during the build" in error["message"]) == ("engine", True)
 
 
 def test_a_registry_that_comes_back_costs_nothing(fake, evaluate):
@@ -352,6 +380,15 @@ def test_a_start_that_fails_twice_by_chance_is_not_blamed_on_user_or_workdir(fak
             "run", "fail", nth=nth, code=125, stderr="docker: Error response from daemon: exchange full."
         )
     assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
+
+
+def test_a_user_of_the_image_is_not_blamed_on_the_run_options(fake, evaluate):
+    fake.write("config", {"User": "nosuch"})
+    words = "docker: Error response from daemon: unable to find user nosuch."
+    for nth in (1, 2, 4, 5):
+        fake.fault("run", "fail", nth=nth, code=125, stderr=words)
+    report = evaluate(["FROM x"], TRUE, run_options=["--group-add=27"])
+    assert (statuses(report), report["error"]) == ({"run_command_1": "failed"}, None)
 
 
 def test_a_user_that_the_run_option_gave_is_not_the_images_fault(fake, evaluate):
@@ -611,6 +648,7 @@ def test_a_users_network_replaces_ours(fake, evaluate):
 
 OURS_OF_RUN = "--name=x --rm=false --entrypoint=x -d -it -Pd --tty --cidfile=x --help --attach=stderr -astderr --restart=always"
 OURS_OF_BUILD = "--tag=x -tx -f=x --quiet -q --output=x --load --push --iidfile=x"
+OURS_OF_BUILD += " --progress=quiet --call=check --check --print=outline --logfile=x"
 
 
 @pytest.mark.parametrize(
@@ -671,3 +709,9 @@ def test_no_container_is_started_once_somebody_asked_for_the_end(fake):
     stop.ask()
     assert docker.run(de.Script(":"), 1.0, network=False).ending == de.NOT_RUN
     assert fake.calls("run") == []
+
+
+def test_an_engine_that_keeps_what_the_control_made_is_not_well(fake):
+    assert de.check_engine() == ""
+    fake.fault("image rm", "fail", stderr="Error response from daemon: conflict")
+    assert "conflict" in de.check_engine()

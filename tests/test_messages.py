@@ -94,6 +94,12 @@ def test_the_log_is_free_of_advertising_of_colors_and_of_our_own_steps(fake, eva
         assert gone not in log
 
 
+def test_a_run_that_prints_a_label_of_ours_hides_nothing(fake, evaluate):
+    printed = "Step 1/5 : FROM x\nStep 2/5 : RUN ./x\nStep 2/5 : LABEL io.dockerfile-evaluator.x\n ---> Running in 0123456789ab\nmade\n"
+    fake.fault("build", "fail", stdout=printed, stderr="The command './x' returned a non-zero code: 7")
+    assert "\nmade\n" in evaluate(["FROM x"], TRUE)["build"]["log"]
+
+
 # Commands
 
 
@@ -188,13 +194,14 @@ def test_the_environment_tells_what_was_asked_for_and_what_was_built(fake, evalu
 
 def test_of_options_that_can_hold_secrets_the_report_has_no_value(fake, evaluate):
     build = ["--build-arg=TOKEN=s3cret", "--secret=id=s3cret,src=/s3cret"]
+    build += ["--cache-to=type=s3,secret_access_key=s3cret", "--creds=me:s3cret"]
     run = ["--env=TOKEN=s3cret", "-eTOKEN=s3cret", "-e=s3cret", "--env-file=/s3cret", "-PeTOKEN=s3cret"]
     report = evaluate(["FROM x"], TRUE, build_options=build, run_options=run)
     assert set(build) < set(fake.calls("build")[0])
     assert "s3cret" not in json.dumps(report)
     environment = report["environment"]
     shown = [*environment["build_options"], *environment["run_options"]]
-    flags = ["--build-arg", "--secret", "--env", "-e", "-e", "--env-file", "-Pe"]
+    flags = ["--build-arg", "--secret", "--cache-to", "--creds", "--env", "-e", "-e", "--env-file", "-Pe"]
     assert [word.startswith(flag) for word, flag in zip(shown, flags)] == [True] * len(flags)
 
 

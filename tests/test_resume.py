@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import threading
 import time
@@ -92,6 +93,22 @@ def test_what_is_no_report_is_replaced(again, tmp_path, content):
     assert again()[1] is True
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda report: report["test_results"][0].update(status=7),
+        lambda report: report["test_results"][0].update(execution_time=10**400),
+        lambda report: report.update(error={"kind": "build", "message": 7}),
+        lambda report: report["summary"].update(total_score=10**400),
+    ],
+)
+def test_a_report_that_is_damaged_is_replaced(again, tmp_path, damage):
+    report, _ = again()
+    damage(report)
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert again()[1] is True
+
+
 def test_a_report_of_another_major_version_is_replaced(again, tmp_path):
     report, _ = again()
     report["environment"]["evaluator_version"] = "999.0.0"
@@ -147,17 +164,17 @@ def test_a_wait_that_makes_no_sense_is_wrong_usage(evaluate, wait):
 
 
 @pytest.mark.parametrize(
-    ("engine", "seen"),
+    ("where", "seen"),
     [
         ("tcp://lab:2375", {"DOCKER_HOST": "tcp://lab:2375"}),
         ("lab", {"DOCKER_CONTEXT": "lab"}),
         (None, {"DOCKER_HOST": "unix:///mine"}),
     ],
 )
-def test_a_url_is_a_host_and_all_else_a_context(fake, evaluate, monkeypatch, engine, seen):
+def test_a_url_is_a_host_and_all_else_a_context(fake, evaluate, monkeypatch, where, seen):
     monkeypatch.setenv("DOCKER_HOST", "unix:///mine")
-    evaluate(["FROM x"], TRUE, engine=engine)
-    assert json.loads((fake.folder / "engine.json").read_text()) == seen
+    evaluate(["FROM x"], TRUE, engine=where)
+    assert ast.literal_eval((fake.folder / "engine.json").read_text()) == seen
 
 
 def test_podman_refuses_a_context(fake, evaluate):

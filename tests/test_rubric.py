@@ -153,9 +153,9 @@ def test_faults_of_a_test(faults, change, fault):
             {"names": ["a", ""]},
             "names[1]: expected a string that is not empty, found an empty string",
         ),
-        ("commands_exist", {"names": ["a" * 100_000] * 11}, "names: longer than 1048576 bytes together"),
-        ("envvar_set", {"name": "$HOME"}, "name: '$HOME' is no name of a variable"),
-        ("envvar_set", {"name": "A=B"}, "name: 'A=B' is no name of a variable"),
+        ("commands_exist", {"names": ["a" * 100_000] * 11}, "names: longer than 1048576 bytes in total"),
+        ("envvar_set", {"name": "$HOME"}, "name: '$HOME' is not a valid variable name"),
+        ("envvar_set", {"name": "A=B"}, "name: 'A=B' is not a valid variable name"),
         ("files_exist", {"paths": ["/x"], "path": "/x"}, "unknown key 'path' (did you mean 'paths'?)"),
         (
             "file_contains",

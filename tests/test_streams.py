@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 
 import pytest
@@ -147,3 +148,11 @@ def test_short_output_is_kept_whole(pieces):
     for piece in pieces:
         excerpt.feed(piece)
     assert excerpt.text() == b"".join(pieces).decode(errors="replace")
+
+
+@given(text=st.text(alphabet="a#[\x01\x1b\u202e…"), limit=st.integers(1, 40))
+def test_what_is_shown_fits_its_line_and_commands_nothing(text, limit):
+    line = de.shown(text, limit)
+    assert len(line) <= limit
+    assert line.isprintable()
+    assert not re.search(r"##\w*\[", line)

@@ -139,8 +139,9 @@ def test_an_interrupted_build_is_reported_with_its_time_and_log(fake, arguments,
         if b"Step 1/1" in line:
             break
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert (out.startswith(b"not built: "), b"build failed" in out) == (True, False)
     build = report()["build"]
     assert (build["succeeded"], build["execution_time"] > 0) == (False, True)
     assert "Step 1/1 : FROM scratch" in build["log"]
@@ -301,6 +302,14 @@ def test_a_current_folder_that_was_deleted_is_named_without_a_traceback(
     assert done.stderr.startswith(b"error: ")
     assert b"Traceback" not in done.stderr
     assert fake.calls("build") == []
+
+
+def test_a_current_folder_that_was_deleted_meanwhile_is_named(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(de.EvaluationError, match="the report cannot be written"):
+        de.write_file("report.json", "{}")
 
 
 def test_an_early_ctrl_c_is_answered_without_a_traceback(fake, arguments):
