@@ -3187,8 +3187,8 @@ def _signals_ask(stop: Stop) -> Iterator[list[int]]:
                 signal.signal(number, handler)
 
 
-def _screen(*, verbose: bool) -> Screen:
-    """Return the screen; where a standard stream is closed, nothing is shown there."""
+def standard_streams() -> tuple[TextIO, TextIO]:
+    """Return stdout and stderr as any text can be written to; one that is closed shows nothing."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -3198,7 +3198,7 @@ def _screen(*, verbose: bool) -> Screen:
     for stream in (out, errors):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    return Screen(out, errors, verbose=verbose)
+    return out, errors
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -3211,7 +3211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--check needs --rubric FILE or --repo NAME")
     if missing and not check:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
-    screen = _screen(verbose=verbose)
+    screen = Screen(*standard_streams(), verbose=verbose)
     try:
         if check:
             _check(arguments["rubric"] or default_rubric(arguments["repo"]), screen)

@@ -49,6 +49,7 @@ from DockerfileEvaluator import (  # noqa: E402 - the folder above is on the pat
     listed,
     load_rubric,
     shown,
+    standard_streams,
     write_to,
 )
 
@@ -68,7 +69,7 @@ BUILD_FAILED = ("build", "build_timeout")  # kinds of a report's error
 # Options of the evaluator that are set here, or that mean nothing for many Dockerfiles.
 OURS = ("dockerfile", "repo", "rubric", "context", "output", "resume", "junit", "check", "version", "help")
 # What must be the same for a report to be that of a repetition, as for --resume.
-SAME = ("dockerfile_sha256", "rubric_sha256", "context", "build_options", "run_options")
+SAME = ("dockerfile_sha256", "rubric_sha256", "context", "build_options", "run_options", "build_timeout")
 # Causes that many builds share, and no Dockerfile is to blame for. They are looked for in text that a
 # Dockerfile can print: they are counted, and decide nothing.
 SHARED_CAUSES = re.compile(
@@ -95,7 +96,7 @@ class Outcome(NamedTuple):
     share: float  # of the points
     build_seconds: float
     test_seconds: float
-    timed_out: bool  # the build or a test
+    timed_out: bool  # a test
     cause: str  # of a failed build
     asked: Sequence[Any]  # the values of SAME
     digest: str  # of the whole report
@@ -128,12 +129,12 @@ def read_outcome(path: str) -> Outcome | None:
         report = json.loads(content.decode())
         error, summary, build = report["error"], report["summary"], report["build"]
         kind, message = (str(error["kind"]), str(error["message"])) if error else ("", "")
-        late = kind == "build_timeout" or any(row["status"] == "timeout" for row in report["test_results"])
+        late = any(row["status"] == "timeout" for row in report["test_results"])
         share = summary["total_score"] / summary["max_score"] if summary["max_score"] else 0.0
         numbers = summary["passed_tests"], summary["total_tests"], float(share)
         times = float(build["execution_time"]), float(summary["total_execution_time"])
         cause = cause_of(message, str(build["log"])) if kind in BUILD_FAILED else ""
-        asked = [report["environment"][key] for key in SAME]
+        asked = [report["environment"].get(key) for key in SAME]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     digest = hashlib.sha256(content).hexdigest()
@@ -187,7 +188,7 @@ class Task:
     def forget(self) -> None:
         """Remove earlier reports; not the log, whose lock another start may hold."""
         for path in (self.report, self.first):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # what cannot be written is named when it is evaluated
                 os.unlink(path)
 
 
@@ -243,11 +244,15 @@ def find(options: argparse.Namespace) -> tuple[list[Task], dict[str, list[str]]]
         except EvaluationError as error:
             first, *more = str(error).splitlines()
             faults[path] = f"{first} (and {len(more)} more faults)" if more else first
+    tasks = [task for tasks in found.values() for task in tasks]
+    read = {os.path.realpath(path) for task in tasks for path in (task.dockerfile, task.rubric)}
     taken: list[Task] = []
     left_out: dict[str, list[str]] = collections.defaultdict(list)
     for report, (task, *others) in found.items():
         reason = faults[task.rubric]
-        if others:
+        if os.path.realpath(report) in read:
+            reason = f"{report} would overwrite what is to be read"
+        elif others:
             reason = f"{report} would be the report on each of them"
         elif task.context and not os.path.isdir(task.context):
             reason = reason or f"{task.context}: no such folder for the build context"
@@ -429,10 +434,12 @@ class Session:
                     self._check(engine)
             free = self._free_engine()
             room = (self.parallel if self.todo else 1) - len(self.running) - self.waiting
-            task = self._take(self.todo or self.repeats, free) if free and room > 0 else None
-            if not free or not task:
+            tasks = self.todo or self.repeats
+            task = self._take(tasks, free) if free and room > 0 else None
+            if free and task:
+                self._start(task, free)
+            elif tasks:  # else all of them were held back, and the repetitions are next
                 break
-            self._start(task, free)
 
     def _take(self, tasks: collections.deque[Task], engine: Engine) -> Task | None:
         """Take the next task for an engine, best one that has not failed there."""
@@ -451,10 +458,10 @@ class Session:
         log: Any = None
         try:
             os.makedirs(os.path.dirname(task.log) or ".", exist_ok=True)
-            log = open(task.log, "ab")  # noqa: SIM115 - closed when the job ends, and with it the lock
+            log = open(task.log, "a+b")  # noqa: SIM115 - closed when the job ends, and with it the lock
             if not lock(log, wait=False):
                 self.waiting += 1
-                self._line(task, "waiting for an evaluation of it that is under way")
+                self._line(task, "waiting: another start is evaluating it")
                 self._in_thread(lambda: lock(log, wait=True), self._unlocked, (task, log))
                 return
             job = Job(task, engine, log)
@@ -512,7 +519,7 @@ class Session:
     def _interrupted(self, number: int, _: None) -> None:
         self.signals.append(number)
         self.over.set()
-        count = f"{len(self.running)} under way clean up (interrupt again to leave that, too)"
+        count = f"waiting for {len(self.running)} to clean up (interrupt again to skip that)"
         self.screen.print(f"interrupted; {count if len(self.signals) == 1 else 'leaving'}")
         for job in self.running:
             job.process.send_signal(number)
@@ -526,11 +533,10 @@ class Session:
         task = job.task
         self.running.remove(job)
         job.engine.running -= 1
-        with open(task.log, "rb") as file:
-            file.seek(job.logged)
-            resumed = file.readline(100).startswith(b"resumed: ")
-            file.seek(max(job.logged, os.fstat(file.fileno()).st_size - 4000))
-            said = last_line(file.read().decode(errors="replace"))
+        job.log.seek(job.logged)
+        resumed = job.log.readline(100).startswith(b"resumed: ")
+        job.log.seek(max(job.logged, os.fstat(job.log.fileno()).st_size - 4000))
+        said = last_line(job.log.read().decode(errors="replace"))
         outcome = read_outcome(task.report)
         if outcome and not resumed and job.before and outcome.digest == job.before.digest:
             outcome = None  # of an earlier evaluation
@@ -568,8 +574,7 @@ class Session:
             job.engine.successes += 1
             job.engine.rests = 0
             job.engine.settle(was_well=True)
-        is_last = self.options.no_repeat or (task.is_repeat and not resumed)
-        task.is_repeat = not is_last and task.needs_repetition(outcome)
+        task.is_repeat = not self.options.no_repeat and task.needs_repetition(outcome)
         if task.is_repeat:
             self.repeats.append(task)
             words += ", to be repeated at the end"
@@ -583,6 +588,7 @@ class Session:
         task.open_faults += 1
         task.failed_on.add(engine)
         engine.suspects.append(task)
+        self.results.pop(task, None)  # of a first evaluation, whose report this fault has replaced
         self.problems[task] = outcome.words()
         (self.repeats if task.is_repeat else self.todo).append(task)
         self._line(task, f"{outcome.words()}; {engine.rest()}")
@@ -615,9 +621,7 @@ class Screen:
     """Lines, and on a terminal a bar below them; nothing that happens to it ends an evaluation."""
 
     def __init__(self) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")
+        sys.stdout, sys.stderr = standard_streams()
         self._live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._drawn = False  # the bar is there
 
@@ -751,8 +755,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         options.checkouts = "checkouts"
     options.command = [sys.executable, EVALUATOR, *others]
     options.command += [f"--docker={options.docker}", *[f"--wait={options.wait:g}"] * bool(options.wait)]
-    # The evaluator says itself which options it knows.
-    words = [*options.command, "--check", f"--rubric={os.devnull}"]
+    # The evaluator says itself which options it takes, before it finds that this is no Dockerfile.
+    words = [*options.command, f"--dockerfile={os.devnull}", "--repo=none"]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == USAGE_CODE:
         parser.error(last_line(done.stderr.decode(errors="replace")).partition("error: ")[2])

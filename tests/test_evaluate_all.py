@@ -265,6 +265,15 @@ def test_fresh_starts_over(fake, project, tree, run):
     assert "evaluated 1, resumed 0, repeated 1," in out
 
 
+def test_no_report_is_written_over_what_is_read(fake, project, run):
+    write(project / "app.dockerfile", "FROM x\n")
+    write(project / "app.json", json.dumps({"tests": [TRUE]}))
+    words = ["--artifacts=.", "--rubrics=.", "--reports=.", "--layout={repo}.dockerfile", "--fresh"]
+    code, _, errors = run(*words)
+    assert (code, fake.calls(), (project / "app.json").exists()) == (1, [], True)
+    assert "app.json would overwrite what is to be read" in errors
+
+
 def test_the_context_is_the_dockerfiles_own_folder_without_checkouts(fake, project, tree, run):
     (report,) = tree({"a/app": "FROM x\n"})
     run()
@@ -310,6 +319,8 @@ def test_options_of_the_evaluator_are_handed_on(fake, project, tree, run):
         (["--jobs", "many"], "argument --jobs: invalid int value: 'many'"),
         (["--parallel", "0"], "--parallel: expected a whole number of at least 1"),
         (["--wait", "nan"], "--wait: expected a number of seconds"),
+        (["--fresh", "--jobs=0"], "jobs 0: expected a whole number of at least 1"),
+        (["--build-option=--tag=x"], "'--tag=x': --tag is the evaluator's own to set"),
     ],
 )
 def test_wrong_usage_is_said_before_anything_is_done(fake, project, tree, run, words, why):
@@ -321,14 +332,10 @@ def test_wrong_usage_is_said_before_anything_is_done(fake, project, tree, run, w
 
 def test_a_usage_error_stops_all(fake, project, tree, run):
     tree({f"a/app{at}": "FROM x\n" for at in range(5)})
-    code, out, errors = run("--build-option=--tag=x", "--parallel", "1")
-    assert (code, builds(fake)) == (1, [])
-    assert out.count("usage error: ") == 1
-    assert "error: stopped, since it would be the same for all: '--tag=x': " in errors
     fake.fault("run", "fail", code=125, stderr="docker: unknown flag: --frob", given="--frob")
     fake.fault("control run", "fail", code=125, stderr="docker: unknown flag: --frob", given="--frob")
-    code, _, errors = run("--run-option=--frob", "--parallel", "1")
-    assert (code, len(builds(fake))) == (1, 1)
+    code, out, errors = run("--run-option=--frob", "--parallel", "1")
+    assert (code, len(builds(fake)), out.count("usage error: ")) == (1, 1, 1)
     assert "error: stopped, since it would be the same for all: docker refuses the run options" in errors
 
 
@@ -400,23 +407,24 @@ def test_the_readme_names_every_option_and_its_command_runs(fake, project, tree,
 # What is repeated
 
 # Plays the evaluator: "FAIL" in a Dockerfile is a failed build, "LATE" a test that timed out; with "ONCE" only
-# the first time.
+# the first time. "BREAKS" is an engine fault.
 EVALUATOR = """
 import hashlib, json, os, sys
 words = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
-if "check" in words:
+if "output" not in words:  # only the options are asked about
     sys.exit(1)
 text = open(words["dockerfile"]).read()
 environment = {"dockerfile_sha256": hashlib.sha256(text.encode()).hexdigest(), "context": ".", "build_options": []}
 environment["rubric_sha256"] = hashlib.sha256(open(words["rubric"], "rb").read()).hexdigest()
 environment.update({"run_options": [words.get("run-option", "")], "pid": os.getpid()})
 old = json.load(open(words["output"])) if os.path.exists(words["output"]) else None
-if "resume" in words and old and not (old["error"] and old["error"]["kind"] == "interrupted"):
+if "resume" in words and old and not (old["error"] and old["error"]["kind"] in ("engine", "interrupted")):
     if {**old["environment"], "pid": os.getpid()} == environment:
         sys.exit(print("resumed: "))
 print("building x")
 bad = "ONCE" not in text or not old
 error = {"kind": "build", "message": "why"} if "FAIL" in text and bad else None
+error = {"kind": "engine", "message": "why"} if "BREAKS" in text else error
 status = "timeout" if "LATE" in text and bad else "passed"
 summary = {"passed_tests": 0, "total_tests": 1, "total_score": 0, "max_score": 1, "total_execution_time": 0}
 report = {"error": error, "summary": summary, "build": {"execution_time": 0, "log": ""}, "environment": environment}
@@ -519,6 +527,61 @@ def test_what_was_repeated_with_other_files_or_options_is_repeated_again(quick, 
     assert "evaluated 0, resumed 1, repeated 0," in run(*words)[1]
 
 
+def test_an_interrupted_repetition_is_no_excuse_for_other_options(quick, project, tree, run):
+    (report,) = tree({"a/app": "FAIL"})
+    run()
+    interrupted(report)
+    run("--run-option=--memory=2g")
+    assert evaluations(report) == 4
+
+
+def test_a_dockerfile_that_is_held_back_drops_no_repetition(quick, project, tree, run):
+    reports = tree({"a/app0": "FAIL ONCE", "a/app1": "BREAKS"})
+    code, out, _ = run("--parallel", "1")
+    assert (code, [evaluations(report) for report in reports]) == (1, [2, 2])
+    assert "evaluated 1, resumed 0, repeated 1, builds failed 0, engine faults 1," in out
+
+
+def test_a_repetition_on_an_engine_that_fails_is_no_result(quick, project, tree, run, monkeypatch):
+    (report,) = tree({"a/app": "FAIL ONCE"})
+    monkeypatch.setattr(ea, "RESTS", 1)
+    note = ea.Task.note_repetition
+
+    def then_break(task):
+        note(task)
+        with open(task.dockerfile, "a") as file:
+            file.write("BREAKS")
+
+    monkeypatch.setattr(ea.Task, "note_repetition", then_break)
+    code, out, _ = run()
+    assert (code, kind(report)) == (1, "engine")
+    assert "builds failed 0, engine faults 1, left out 0\n" in out
+
+
+@pytest.mark.parametrize("words", [[], ["--fresh"]])
+def test_files_in_the_way_are_named(quick, project, tree, run, words):
+    reports = tree({"a/app": "x", "b/app": "x"})
+    write(project / "reports" / "a", "a file")
+    code, out, _ = run(*words)
+    assert (code, evaluations(reports[1])) == (1, 1)
+    assert "a/app: " in out
+
+
+def test_a_log_that_somebody_removes_ends_nothing(quick, project, tree, run):
+    reports = tree({"a/app": "x", "b/app": "x"})
+    popen = ea.Session._popen
+
+    def without_a_log(session, job):
+        os.unlink(job.task.log)
+        return popen(session, job)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ea.Session, "_popen", without_a_log)
+        code, out, _ = run()
+    assert (code, [kind(report) for report in reports]) == (0, ["whole", "whole"])
+    assert "evaluated 2," in out
+
+
 # Engines at fault
 
 
@@ -615,6 +678,13 @@ def test_an_engine_that_stays_away_is_given_up(fake, project, tree, run, monkeyp
     assert "engine faults 1, left out 0, other without a report 1\n" in out
 
 
+def test_closed_streams_end_nothing(fake, project, tree):
+    (report,) = tree({"a/app": "FROM x\n"})
+    shell = 'exec "$@" >&- 2>&- <&-'
+    done = subprocess.run(["sh", "-c", shell, "sh", sys.executable, PROGRAM])
+    assert (done.returncode, kind(report)) == (0, "whole")
+
+
 # Killed in the middle
 
 
@@ -641,7 +711,7 @@ def test_a_signal_lets_those_under_way_clean_up_and_a_second_start_goes_on(fake,
         os.kill(first.pid, number)
         said = first.communicate(timeout=60)[0].decode()
     assert first.returncode == code
-    assert "interrupted; 3 under way clean up (interrupt again to leave that, too)\n" in said
+    assert "interrupted; waiting for 3 to clean up (interrupt again to skip that)\n" in said
     assert fake.left() == []
     kinds = [kind(report) for report in reports]
     assert set(kinds) <= {"whole", "interrupted", "none"}
@@ -680,7 +750,7 @@ def test_after_a_kill_those_under_way_end_alone_and_nothing_is_evaluated_twice(f
         with start("--parallel", "2") as second:
             said = second.communicate(timeout=120)[0].decode()
     assert (second.returncode, {kind(report) for report in reports}) == (0, {"whole"})
-    assert "waiting for an evaluation of it that is under way\n" in said
+    assert "waiting: another start is evaluating it\n" in said
     assert [evaluations(report) for report in reports] == [1] * len(reports)
     assert fake.left() == []
 
