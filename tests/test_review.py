@@ -121,6 +121,10 @@ CAN_FAIL = [
     "set -x -e; nosuch; true",
     "set -o errexit; nosuch; true",
     "set -u; echo $NOSUCH; true",
+    "set -e; nosuch; sleep 1 &",
+    "nosuch || exit 1; sleep 1 &",
+    'echo "${NOSUCH:?}"',
+    ": ${NOSUCH:?}; true",
     "nosuch || exit 1; echo done",
     "nosuch || exit; echo ok",
     'nosuch || exit "1"; echo ok',
@@ -214,6 +218,7 @@ TEST_IT = "end in a test of what it prints"
         ("(app | head -5) || (other | head -5)", "| head -5", "other", LEAVE_OUT),
         ("bash -lc 'app | cat'", "| cat", "app", LEAVE_OUT),
         ("app | /usr/bin/head", "| /usr/bin/head", "app", LEAVE_OUT),
+        ("{ make; } | tail -5", "| tail -5", "{ make; }", LEAVE_OUT),
         ("app | awk '{if ($1 < 3) exit 1}'", "| awk '{if ($1 < 3) exit 1}'", "app", TEST_IT),
         ("app | awk '{print $1}'", "| awk '{print $1}'", "app", LEAVE_OUT),
         ("app | sed 's/quit/x/'", "| sed 's/quit/x/'", "app", LEAVE_OUT),
@@ -247,6 +252,9 @@ def test_a_pipe_that_hides_the_status(found, text, end, source, advice):
         "app '| head'",
         "app || head file",
         "app; cat log",
+        "app & until curl -sf localhost; do sleep 1; done; echo up",
+        "app & while ! curl -sf localhost; do sleep 1; done; echo up",
+        'test -n "$(bash -lc "source x; echo $JAVA_HOME")"',
     ],
 )
 def test_pipes_that_hide_nothing(found, text):
@@ -351,6 +359,7 @@ def test_needles(found):
         assert name == "literal-needle"
         assert says.startswith(f"'{de.shown(pattern)}': strings are looked for as they stand")
     assert found(command("perl -v", contains=["v5.36", "^this", "[x]", "a*b"])) == []
+    assert found(command("cat Main.java", contains=["import java.util.*;"])) == []
 
 
 @pytest.mark.parametrize("kind", ["commands_exist", "command_exists"])
@@ -368,6 +377,7 @@ def test_a_path_that_nothing_expands(found, path):
     ((name, place, _),) = found({"type": "file_contains", "params": {"path": path, "contains": ["text"]}})
     assert (name, place) == ("literal-path", "tests[0].params.path 'file_contains_1'")
     assert found({"type": "dirs_exist", "params": {"paths": ["a~b", "/x y", "[z]"]}}) == []
+    assert found({"type": "files_exist", "params": {"paths": ["out/Outer$Inner.class"]}}) == []
 
 
 @pytest.mark.parametrize("name", ["PATH", "HOME", "HOSTNAME"])
@@ -813,6 +823,9 @@ def test_a_base_on_which_no_command_runs_is_named(write, evaluations, capsys):
         ("FROM x\n  workdir /a\nWORKDIR b/c\n", "/a/b/c"),
         ("FROM x\nWORKDIR /a\nFROM y\nWORKDIR '/my app'\n", "/my app"),
         ("FROM x\nWORKDIR a\n", "/a"),
+        ("FROM x AS build\nWORKDIR /src\nFROM y\nWORKDIR app\n", "/app"),
+        ("FROM x AS Build\nWORKDIR /src\nFROM --platform=linux/amd64 build\nWORKDIR app\n", "/src/app"),
+        ("FROM x AS build\nWORKDIR /src\nFROM y\n", "/workspace"),
     ],
 )
 def test_the_workdir_is_the_solutions_last(tmp_path, lines, folder):
