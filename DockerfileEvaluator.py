@@ -1035,13 +1035,14 @@ class Flags(NamedTuple):
     forbidden: tuple[str, ...]
     shorts: Mapping[str, str]  # one-letter flags that need no value or are forbidden
     defaults: tuple[tuple[str, str], ...]  # a flag's name and the word that we hand over
+    harmless: tuple[str, ...] = ()  # words that set a forbidden flag to what we need
 
     def check(self, word: str) -> None:
         """Raise ValueError, with the reason, for a word that must not be handed to docker."""
         if not re.match(r"--?[A-Za-z]", word) or "\0" in word:
             raise ValueError(f"{word!r}: expected one word that begins with '-', such as --flag=value")
         for name in self.names(word):
-            if name in self.forbidden:
+            if name in self.forbidden and word not in self.harmless:
                 raise ValueError(f"{word!r}: --{name} is the evaluator's own to set")
 
     def names(self, word: str) -> list[str]:
@@ -1105,6 +1106,7 @@ BUILD_FLAGS = Flags(
     ),
     {"t": "tag", "f": "file", "q": "quiet", "o": "output"},
     (("force-rm", "--force-rm"),),
+    ("--progress=plain", "--progress=auto"),
 )
 _OF_THE_IMAGE = ("user", "u", "workdir", "w", "group-add")  # run options that an image must have a match for
 # What only one container at a time can have: a port of the host, an address.

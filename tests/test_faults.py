@@ -664,10 +664,16 @@ def test_options_that_would_break_us_are_wrong_usage(evaluate, kind, word):
         evaluate(["FROM x"], TRUE, **{f"{kind}_options": [word]})
 
 
-@pytest.mark.parametrize("word", ["--memory=2g", "-m2g", "-eNAME=dit", "--init", "-u0", "-P"])
-def test_other_options_are_handed_on(fake, evaluate, word):
-    evaluate(["FROM x"], TRUE, run_options=[word])
-    assert word in fake.calls("run")[0]
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        *(("run", word) for word in ["--memory=2g", "-m2g", "-eNAME=dit", "--init", "-u0", "-P"]),
+        *(("build", word) for word in ["--network=host", "--no-cache", "--progress=plain"]),
+    ],
+)
+def test_other_options_are_handed_on(fake, evaluate, kind, word):
+    evaluate(["FROM x"], TRUE, **{f"{kind}_options": [word]})
+    assert word in fake.calls(kind)[0]
 
 
 @pytest.mark.parametrize(
