@@ -82,7 +82,10 @@ class RubricError(EvaluationError):
 
 
 class EngineError(EvaluationError):
-    """An engine fault: docker is missing, does not answer or fails; never the fault of a Dockerfile."""
+    """An engine fault: docker is missing, does not answer or fails; never the fault of a Dockerfile.
+
+    Which failed build is one, Docker._blame_engine_or_user() finds out, and which test, Docker.run().
+    """
 
     kind = "engine"
 
@@ -1518,7 +1521,7 @@ class Engine:
         return answer
 
     def warn(self, name: str, text: str) -> None:
-        """Note a warning for the report, once."""
+        """Note a warning for the report, once; those about rubric and image join it in _report()."""
         warning = f"{name}: {text}"
         if warning not in self.warnings:
             self.warnings.append(warning)
@@ -1609,7 +1612,7 @@ class Engine:
             time.sleep(TICK / 2)
 
     def sweep(self) -> None:
-        """Remove the leftovers of runs that were killed; what resists is one try and a warning."""
+        """Remove the leftovers of killed runs (by name, tag and _is_dead()); one try each, and a warning."""
         for kind, leftovers in (("container", self.containers()), ("image", self._images())):
             for name, labels in leftovers:
                 if not _is_dead(labels, self.now()):
@@ -2769,7 +2772,7 @@ class Evaluation:
                 "platform": engine.platform or None,
                 "builder": build.builder if build else None,
                 "started_at": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "image_size": image.size if image else None,
+                "image_size": image.size if image else None,  # see Docker._inspect_image()
                 "image_id": image.id if image else None,
                 "layers": list(image.layers) if image else None,
                 "kept_image": self._kept or None,
