@@ -3168,24 +3168,15 @@ def _check(path: str, screen: Screen) -> None:
 
 
 @contextlib.contextmanager
-def _signals_ask(stop: Stop) -> Iterator[list[int]]:
-    """Let signals only ask `stop`, and yield those heard; what the caller ignores stays ignored.
-
-    All waits look at `stop`, so no signal need raise an exception, which could come anywhere.
-    """
-    heard: list[int] = []
-
-    def hear(number: int, _frame: object) -> None:
-        heard.append(number)
-        stop.ask()
-
+def signals_to(hear: Callable[[int, object], None]) -> Iterator[None]:
+    """Let `hear` take the signals that end programs; what the caller ignores stays ignored."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
     for number, handler in before.items():
         if handler not in (signal.SIG_IGN, None):  # None: not Python's
             signal.signal(number, hear)
     try:
-        yield heard
+        yield
     finally:
         for number, handler in before.items():
             if handler is not None:
@@ -3233,6 +3224,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     finally:
         screen.close()
+
+
+@contextlib.contextmanager
+def _signals_ask(stop: Stop) -> Iterator[list[int]]:
+    """Let signals only ask `stop`, and yield those heard.
+
+    All waits look at `stop`, so no signal need raise an exception, which could come anywhere.
+    """
+    heard: list[int] = []
+
+    def hear(number: int, _frame: object) -> None:
+        heard.append(number)
+        stop.ask()
+
+    with signals_to(hear):
+        yield heard
 
 
 def _run(evaluation: Evaluation, screen: Screen) -> int:

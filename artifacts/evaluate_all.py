@@ -31,7 +31,6 @@ import os
 import queue
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -42,13 +41,17 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 EVALUATOR = os.path.join(PROJECT, "DockerfileEvaluator.py")
 sys.path.insert(0, PROJECT)
 
-from DockerfileEvaluator import (  # noqa: E402 - the folder above is on the path only now
+from DockerfileEvaluator import Engine as CommandLine  # noqa: E402 - the folder above is on the path only now
+from DockerfileEvaluator import (  # noqa: E402
+    EngineError,
     EvaluationError,
+    Stop,
     check_engine,
     last_line,
     listed,
     load_rubric,
     shown,
+    signals_to,
     standard_streams,
     write_to,
 )
@@ -237,14 +240,14 @@ def find(options: argparse.Namespace) -> tuple[list[Task], dict[str, list[str]]]
         if match:
             task = Task(match.groupdict().get("model") or "", match["repo"], path, options)
             found[task.report].append(task)
-    faults = {task.rubric: "" for tasks in found.values() for task in tasks}
+    tasks = [task for tasks in found.values() for task in tasks]
+    faults = {task.rubric: "" for task in tasks}
     for path in faults:
         try:
             load_rubric(path)
         except EvaluationError as error:
             first, *more = str(error).splitlines()
             faults[path] = f"{first} (and {len(more)} more faults)" if more else first
-    tasks = [task for tasks in found.values() for task in tasks]
     read = {os.path.realpath(path) for task in tasks for path in (task.dockerfile, task.rubric)}
     taken: list[Task] = []
     left_out: dict[str, list[str]] = collections.defaultdict(list)
@@ -292,20 +295,12 @@ class Engine:
         return words
 
     def _count_processors(self) -> int:
-        environment = dict(os.environ)
-        if self.where:
-            is_url = "://" in self.where
-            for name in ("DOCKER_HOST", "CONTAINER_HOST", "DOCKER_CONTEXT"):
-                environment.pop(name, None)
-                if is_url == name.endswith("HOST"):
-                    environment[name] = self.where
+        engine = CommandLine(self.docker, self.where, Stop())
         for form in ("{{.NCPU}}", "{{.Host.CPUs}}"):  # docker's, podman's
-            with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
-                words = [self.docker, "info", "--format", form]
-                quiet: Any = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-                return max(
-                    int(subprocess.check_output(words, env=environment, timeout=ASK_LIMIT, **quiet)), 1
-                )
+            with contextlib.suppress(EngineError, ValueError):
+                answer = engine.ask("info", "--format", form, limit=ASK_LIMIT)
+                if answer.code == 0:
+                    return max(int(answer.stdout), 1)
         return os.cpu_count() or 1
 
     def rest(self) -> str:
@@ -778,7 +773,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         screen.error(f"nothing to evaluate: no Dockerfile {'is left of' if left_out else 'matches'} {where}")
         return 1
     session = Session(options, tasks, screen)
-    with _signals_to(session.hear):
+    with signals_to(session.hear):
         if session.check_engines() and not session.signals:
             models = len({task.model for task in tasks})
             places = f" on {len(session.engines)} engines" if session.engines[1:] else ""
@@ -799,20 +794,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-@contextlib.contextmanager
-def _signals_to(hear: Callable[[int, object], None]) -> Iterator[None]:
-    """Let `hear` take the signals that end programs; what the caller ignores stays ignored."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, hear)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -64,10 +64,9 @@ class RubricWarning(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A rubric that was understood, the params of its tests, and the warnings about them."""
+    """A rubric that was understood, and the warnings about it."""
 
     rubric: de.Rubric
-    params: Sequence[Mapping[str, Any]]
     warnings: Sequence[RubricWarning]
 
     @property
@@ -266,16 +265,17 @@ def syntax_error(command: str) -> str:
     return re.sub(r"^\S*sh: (?:line )?\d+: ", "", first) if done.returncode else ""
 
 
-def rubric_warnings(rubric: de.Rubric, params: Sequence[Mapping[str, Any]]) -> Iterator[RubricWarning]:
+def rubric_warnings(rubric: de.Rubric) -> Iterator[RubricWarning]:
     """Yield all that is doubtful about a rubric, in the order of its tests."""
     if not rubric.repo:
         text = "missing; reports and readers cannot tell whose rubric this is"
         yield RubricWarning("no-repo", "repo", text, None)
     unresolvable = de.unresolvable(rubric.tests)
     with ThreadPoolExecutor(SHELLS) as pool:
+        params = [test.params for test in rubric.tests]
         run_by_sh = [one["command"] if "command" in one and "shell" not in one else "" for one in params]
         errors = list(pool.map(lambda command: command and syntax_error(command), run_by_sh))
-    for at, (test, one) in enumerate(zip(rubric.tests, params)):
+    for at, test in enumerate(rubric.tests):
         found = []
         if test.id in unresolvable:
             text = f"{unresolvable[test.id]}, so this can never run; require other tests"
@@ -285,7 +285,7 @@ def rubric_warnings(rubric: de.Rubric, params: Sequence[Mapping[str, Any]]) -> I
             found.append(("short-timeout", "timeout", text))
         if test.score == 0:
             found.append(("no-points", "score", "0: whether it passes changes no score"))
-        doubts = _param_warnings(test.type, one, errors[at])
+        doubts = _param_warnings(test.type, test.params, errors[at])
         found += [(name, f"params.{field}", text) for name, field, text in doubts]
         for name, field, text in found:
             yield RubricWarning(name, f"tests[{at}].{field} '{de.shown(test.id, 60)}'", text, test.id)
@@ -294,8 +294,7 @@ def rubric_warnings(rubric: de.Rubric, params: Sequence[Mapping[str, Any]]) -> I
 def read(path: str) -> Reading:
     """Read a rubric; raise EvaluationError where the evaluator would refuse it."""
     rubric = de.load_rubric(path)
-    params = [test.params for test in rubric.tests]
-    return Reading(rubric, params, list(rubric_warnings(rubric, params)))
+    return Reading(rubric, list(rubric_warnings(rubric)))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -383,8 +382,8 @@ def measure(reading: Reading, images: Images) -> Measurement:
     """Evaluate a rubric, each test by itself, on every image; raise ReviewError where that fails."""
     probe = "a_shell_runs" + "_" * max(len(test.id) for test in reading.rubric.tests)  # nobody's id
     tests: list[dict[str, Any]] = [{"id": probe, "type": "run_command", "params": {"command": "exit 0"}}]
-    for test, params in zip(reading.rubric.tests, reading.params):
-        one = {"id": test.id, "type": test.type, "params": params, "timeout": test.timeout}
+    for test in reading.rubric.tests:
+        one = {"id": test.id, "type": test.type, "params": test.params, "timeout": test.timeout}
         tests.append({**one, "score": test.score})
     start = f"FROM {images.base}\nWORKDIR {images.workdir}\n"
     with tempfile.TemporaryDirectory(prefix="rubric-review-") as folder:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import pty
@@ -19,13 +18,11 @@ from types import SimpleNamespace
 
 import pytest
 from cases import TRUE, run_command
-from conftest import PROJECT, Fake
+from conftest import PROJECT, Fake, load_program
 from engine import census, wait_for
 
 PROGRAM = str(PROJECT / "artifacts" / "evaluate_all.py")
-SPEC = importlib.util.spec_from_file_location("evaluate_all", PROGRAM)
-ea = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(ea)
+ea = load_program(PROGRAM)
 
 BRIEF = run_command("sleep 0.1")
 FAILS = "FROM x\nRUN FAIL\n"

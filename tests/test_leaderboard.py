@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import html.parser
-import importlib.util
 import itertools
 import json
 import os
@@ -15,22 +14,14 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ENGINE_REQUIRED, PROJECT
+from conftest import ENGINE_REQUIRED, PROJECT, load_program
 
 PROGRAM = PROJECT / "reports" / "leaderboard.py"
 README = (PROJECT / "reports" / "README.md").read_text()
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)></pre></section>&amp;$page\x1b[2J"
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("leaderboard", str(PROGRAM))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["leaderboard"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-board_of = load()
+board_of = load_program(PROGRAM)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import importlib.util
 import json
 import os
 import re
@@ -13,7 +12,7 @@ import sys
 import time
 
 import pytest
-from conftest import PROJECT
+from conftest import PROJECT, load_program
 from engine import census
 
 import DockerfileEvaluator as de
@@ -23,15 +22,7 @@ README = (PROJECT / "rubrics" / "README.md").read_text()
 SHIPPED = sorted((PROJECT / "rubrics").glob("*.json"))
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("review", str(PROGRAM))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["review"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-review = load()
+review = load_program(PROGRAM)
 
 
 @pytest.fixture
