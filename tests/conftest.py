@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import ast
 import contextlib
 import functools
@@ -9,10 +10,13 @@ import importlib.util
 import json
 import os
 import py_compile
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import jsonschema
@@ -86,6 +90,8 @@ def every_written_report_is_as_its_schema_says(tmp_path):
 class Fake:
     """The fake docker's folder."""
 
+    is_forked = True  # where this process itself calls it; else it is started as any program
+
     def __init__(self, folder: Path, program: Path) -> None:
         self.folder, self.program = folder, program
         for name in ("images", "containers", "root"):
@@ -127,6 +133,43 @@ class Fake:
         return sorted(os.listdir(self.folder / "containers") + os.listdir(self.folder / "images"))
 
 
+class Forked:
+    """A call of the fake docker, as a Popen is to the evaluator, but forked from a Python that runs already.
+
+    Of a call's time nine tenths are the start of Python.
+    """
+
+    def __init__(self, server: str, command: list[object], environment: dict[str, str]) -> None:
+        words = [os.fsdecode(word) for word in command[1:]]
+        call = repr((words, dict(environment), os.getcwd())).encode()
+        self.stdout, out = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb")))
+        self.stderr, errors = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb")))
+        with out, errors:
+            rights = array.array("i", [out.fileno(), errors.fileno()])
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.connect(server)
+            self._socket.sendmsg([b"%20d" % len(call)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        self._socket.sendall(call)
+        self.pid = self._number()
+        self.returncode = None
+
+    def _number(self) -> int:
+        return int(b"".join(iter(lambda: self._socket.recv(1), b"\n")))
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._socket], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._socket], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("docker", timeout)
+            self.returncode = self._number()
+            self._socket.close()
+        return self.returncode
+
+
 @pytest.fixture(scope="session")
 def fake_program(tmp_path_factory):
     """Compile the fake docker once, since the suite starts it thousands of times."""
@@ -134,9 +177,21 @@ def fake_program(tmp_path_factory):
     return py_compile.compile(str(Path(__file__).with_name("fake_docker.py")), cfile=compiled, doraise=True)
 
 
+@pytest.fixture(scope="session")
+def fake_server(fake_program):
+    """Start one fake docker from which calls are forked; return its address."""
+    with tempfile.TemporaryDirectory() as folder:  # a socket's address must be short
+        address = os.path.join(folder, "docker")
+        words = [sys.executable, "-S", "-E", "-X", "utf8", fake_program, "serve", address]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            server.stdout.readline()
+            yield address
+            server.stdin.close()
+
+
 @pytest.fixture
-def fake(monkeypatch, tmp_path, fake_program):
-    """Put the fake docker first on the PATH."""
+def fake(monkeypatch, tmp_path, fake_program, fake_server):
+    """Put the fake docker first on the PATH; calls of this process itself are forked from the server."""
     folder = tmp_path / "fake"
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -145,7 +200,14 @@ def fake(monkeypatch, tmp_path, fake_program):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(folder))
-    return Fake(folder, program)
+    fake, start = Fake(folder, program), subprocess.Popen
+
+    def popen(command, **more):
+        is_ours = command[0] == "docker" and fake.is_forked
+        return Forked(fake_server, command, more["env"]) if is_ours else start(command, **more)
+
+    monkeypatch.setattr(de.subprocess, "Popen", popen)
+    return fake
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     bridge.json         when the engine made its bridge, so that it changes where the engine was restarted
     engine.json         where the last call was to go, by its environment
     lost.json           true while no engine answers
+    podman.json         true where an image's id is told as podman tells it
     pull.json           {"code": 1, "stderr": "…"}: the answer to `docker pull`
     images/ containers/
 
@@ -32,7 +33,6 @@ import signal
 import sys
 import time
 
-HOME = os.environ["FAKE_DOCKER"]
 SEPARATE = (
     "--name",
     "--entrypoint",
@@ -52,7 +52,9 @@ DIGEST = "sha256:" + "5a" * 32
 
 
 def path(*names):
-    return os.path.join(HOME, *(name.replace("/", "%2F") if i else name for i, name in enumerate(names)))
+    return os.path.join(
+        os.environ["FAKE_DOCKER"], *(name.replace("/", "%2F") if i else name for i, name in enumerate(names))
+    )
 
 
 def read(text):
@@ -68,7 +70,7 @@ def load(*names, default=None):
 
 
 def save(value, *names):
-    temporary = f"{path(*names)}.{os.getpid()}.new"
+    temporary = path(f"new.{os.getpid()}")  # not among images or containers, if this call is killed
     with open(temporary, "w") as file:
         file.write(repr(value))
     os.replace(temporary, path(*names))
@@ -252,7 +254,7 @@ def image_facts(tag):
         end(1, stderr=f"Error: No such image: {tag}")
     layers = {"Type": "layers", "Layers": [DIGEST, DIGEST.replace("5a", "6b")]}
     return {
-        "Id": DIGEST.replace("5a", "1d"),
+        "ID" if load("podman.json") else "Id": DIGEST.replace("5a", "1d"),
         "Created": STARTED,
         "RepoTags": [tag],
         "RootFS": layers,
@@ -471,5 +473,65 @@ def main(words):
         COMMANDS[words[0]](words[1:])
 
 
+def serve(address):
+    """Answer calls at a socket, each in a process forked from this one, until stdin ends."""
+    import select
+    import socket
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(100)
+        print("ready", flush=True)
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+            connection = listener.accept()[0]
+            if not os.fork():
+                listener.close()
+                answer(connection)
+                os._exit(0)
+            connection.close()
+
+
+def answer(connection):
+    """Be the parent of one call: take its words and pipes, and tell its process and its exit code."""
+    import array
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    data, ancillary, _, _ = connection.recvmsg(20, 100)
+    pipes = array.array("i", ancillary[0][2])
+    with connection.makefile("rb") as file:
+        words, environment, folder = read(file.read(int(data)).decode())
+    pid = os.fork()
+    if not pid:
+        connection.close()
+        os.setsid()
+        for number, pipe in enumerate(pipes, 1):
+            os.dup2(pipe, number)
+            os.close(pipe)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        os._exit(code_of(words))
+    for pipe in pipes:
+        os.close(pipe)
+    connection.sendall(b"%d\n" % pid)
+    status = os.waitpid(pid, 0)[1]
+    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    connection.sendall(b"%d\n" % code)
+
+
+def code_of(words):
+    """Answer a call; return its exit code."""
+    try:
+        main(words)
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(sys.argv[2]) if sys.argv[1] == "serve" else main(sys.argv[1:])

@@ -257,6 +257,7 @@ def test_a_build_option_that_only_fails_at_a_run_is_usage(fake, evaluate):
 
 
 def test_an_argument_that_is_too_long_for_the_machine_is_an_engine_fault(fake, evaluate):
+    fake.is_forked = False
     names = ["x" * 100_000] * 10
     long = [("commands_exist", {"names": names})]
     os.environ.update({f"BIG_{i}": "y" * 120_000 for i in range(12)})

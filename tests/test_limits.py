@@ -87,6 +87,7 @@ exec /bin/sh "$@"
 
 
 def test_five_hundred_tests_in_flat_memory(fake, measured):
+    fake.is_forked = False
     fake.program.rename(f"{fake.program}.py")
     fake.program.write_text(RUN_AT_ONCE)
     fake.program.chmod(0o755)
