@@ -375,6 +375,9 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+CHECKS: dict[str, type[Check]] = {}  # by test type
+
+
 class Check:
     """What one test asks. `params` is read in `__init__`, which thereby is the type's schema.
 
@@ -383,6 +386,10 @@ class Check:
     """
 
     looks_only = True
+
+    def __init_subclass__(cls, test_type: str) -> None:
+        """Make a class the check of its test type."""
+        CHECKS[test_type] = cls
 
     def __init__(self, params: Fields) -> None:
         raise NotImplementedError
@@ -394,20 +401,6 @@ class Check:
     def judge(self, run: Run) -> Verdict:
         """Say what a finished run means."""
         raise NotImplementedError
-
-
-CHECKS: dict[str, type[Check]] = {}
-AnyCheck = TypeVar("AnyCheck", bound="type[Check]")
-
-
-def register(name: str) -> Callable[[AnyCheck], AnyCheck]:
-    """Make a class the check of the test type `name`."""
-
-    def add(check: AnyCheck) -> AnyCheck:
-        CHECKS[name] = check
-        return check
-
-    return add
 
 
 class Test(NamedTuple):
@@ -558,19 +551,15 @@ def unresolvable(tests: Sequence[Test]) -> dict[str, str]:
 
 def _circle(start: str, needs: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the shortest way from a test along what it requires back to it, [] where there is none."""
-    reached_from = {start: ""}
-    queue = collections.deque([start])
-    while queue:
-        name = queue.popleft()
-        for needed in needs[name]:
+    ways, seen = collections.deque([[start]]), {start}
+    while ways:
+        way = ways.popleft()
+        for needed in needs[way[-1]]:
             if needed == start:
-                way = [name]
-                while reached_from[way[-1]]:
-                    way.append(reached_from[way[-1]])
-                return way[::-1]
-            if needed not in reached_from:
-                reached_from[needed] = name
-                queue.append(needed)
+                return way
+            if needed not in seen:
+                seen.add(needed)
+                ways.append([*way, needed])
     return []
 
 
@@ -657,8 +646,7 @@ exec "$2" -c "$1"
 """
 
 
-@register("commands_exist")
-class CommandsExist(Check):
+class CommandsExist(Check, test_type="commands_exist"):
     """Every command is found by the image's shell; one found with a path is an executable regular file."""
 
     def __init__(self, params: Fields) -> None:
@@ -679,16 +667,14 @@ class CommandsExist(Check):
         return Verdict(FAILED, f"not found: {names}" if missing else "nothing was found")
 
 
-@register("command_exists")
-class CommandExists(CommandsExist):
+class CommandExists(CommandsExist, test_type="command_exists"):
     """A command is found by the image's shell."""
 
     def __init__(self, params: Fields) -> None:
         self.names = (params.text("name"),)
 
 
-@register("envvar_set")
-class EnvvarSet(Check):
+class EnvvarSet(Check, test_type="envvar_set"):
     """A variable is in the environment of the container's first process, and not empty."""
 
     def __init__(self, params: Fields) -> None:
@@ -712,8 +698,7 @@ class EnvvarSet(Check):
         return Verdict(FAILED, f"{self.name} is {'set, but empty' if empty else 'not set'}")
 
 
-@register("files_exist")
-class FilesExist(Check):
+class FilesExist(Check, test_type="files_exist"):
     """Every path is a regular file, links followed."""
 
     _TEST = "-f"
@@ -746,8 +731,7 @@ class FilesExist(Check):
         return Verdict(FAILED, "; ".join(faults) or "the paths could not be tested")
 
 
-@register("dirs_exist")
-class DirsExist(FilesExist):
+class DirsExist(FilesExist, test_type="dirs_exist"):
     """Every path is a directory, links followed."""
 
     _TEST = "-d"
@@ -773,8 +757,7 @@ class Contents:
         return Verdict(PASSED, f"{holder} holds {listed(held)}")
 
 
-@register("file_contains")
-class FileContains(Check):
+class FileContains(Check, test_type="file_contains"):
     """A regular file holds any (or all) of the strings."""
 
     def __init__(self, params: Fields) -> None:
@@ -793,8 +776,7 @@ class FileContains(Check):
         return self.contents.judge(run.found, shown(self.path, 80))
 
 
-@register("run_command")
-class RunCommand(Check):
+class RunCommand(Check, test_type="run_command"):
     """A command ends with the expected exit code."""
 
     looks_only = False
@@ -824,8 +806,7 @@ class RunCommand(Check):
         return Verdict(FAILED, f"exit code {run.status}{wanted}{meaning}: {reason}")
 
 
-@register("output_contains")
-class OutputContains(RunCommand):
+class OutputContains(RunCommand, test_type="output_contains"):
     """A command ends with the expected exit code and its output holds any (or all) strings."""
 
     def __init__(self, params: Fields) -> None:
@@ -1246,7 +1227,7 @@ class Transcript:
         self._count = len(script.needles)
         self._overlap = max(map(len, script.needles), default=1) - 1  # bytes of a needle cut at the end
         self._window = script.before  # the last of these bytes that were looked through
-        self._timeout = timeout
+        self.timeout = timeout
         self._excerpt = Excerpt(KEPT_HEAD, KEPT_TAIL)
         self.begins = 0
         self.statuses: list[int] = []  # of all end marks
@@ -1280,7 +1261,7 @@ class Transcript:
         if self.ended is not None:
             return "end" if now - self.ended > END_LIMIT else ""
         if self.begun is not None:
-            return "check" if now - self.begun > self._timeout else ""
+            return "check" if now - self.begun > self.timeout else ""
         return "start" if now > START_LIMIT else ""
 
     def amiss(self, code: int | None) -> str:
@@ -1330,11 +1311,6 @@ class Container(NamedTuple):
     fate: str
     seconds: float
     disturbed: bool
-
-    @property
-    def can_be_judged(self) -> bool:
-        """Whether it gave a begin mark, or was given all the time that it may take."""
-        return bool(self.transcript.begins or self.limit)
 
 
 class BuildLog:
@@ -1738,6 +1714,9 @@ class Docker:
             left += [f"image {tag} ({words})"] if words else []
         return left
 
+    def _new_name(self) -> str:
+        return f"{REPOSITORY}-{self._run_id}-{next(self._numbers)}"
+
     def _remove(self, kind: str, name: str) -> None:
         """Remove a container or image, and forget it if it is gone; what stays is left to the end."""
         if not self.engine.remove(kind, name):
@@ -1857,15 +1836,11 @@ class Docker:
         there: an engine that works builds the one, and names the other's path in its refusal. With
         `build_options` that is a RUN, since some options fail only there.
         """
-        absent, number = f"/{os.urandom(16).hex()}", next(self._numbers)
-        tag, name = f"{self.tag}-{number}", f"{REPOSITORY}-{self._run_id}-{number}"
+        absent, name = f"/{os.urandom(16).hex()}", self._new_name()
         with_run = bool(build_options) and not self.engine.is_podman  # whose refusal does not name the path
         dockerfile = "FROM scratch\nCOPY content /\n" + (f'RUN ["{absent}"]\n' if with_run else "")
-        log = BuildLog()
+        tag, code, log = self._try_build(dockerfile, build_options or ())
         try:
-            with _folder_with(dockerfile, os.urandom(CONTROL_SIZE)) as folder:
-                path = os.path.join(folder, "Dockerfile")
-                code = self._build_once(tag, path, folder, build_options or (), START_LIMIT, log)
             if with_run and f'exec: "{absent}"' in log.text():
                 return ""
             if code != 0 and not log.builder and SAYS_NO_FOLDER.search(log.last_word):
@@ -1893,8 +1868,12 @@ class Docker:
         self._blame_lost_engine("during the build")
         options = BUILD_FLAGS.without(self._build_options, ["target"])
         refusal = f"docker refuses the build options or context: {shown(log.last_word, 300)}"
-        if not log.builder and not self._takes(context, options):
-            raise UsageError(refusal)
+        if not log.builder:  # does docker take the context with a Dockerfile of ours?
+            label = f"LABEL content={os.urandom(16).hex()}"
+            tag, _, tried = self._try_build(f"FROM scratch\n{label}\n", options, context)
+            self._remove("image", tag)
+            if not tried.builder:
+                raise UsageError(refusal)
         words = self.control()
         if words:
             raise EngineError(f"the docker engine fails: {words}")
@@ -1908,13 +1887,24 @@ class Docker:
         if self.engine.restarted():
             raise EngineError(f"the docker engine was restarted {when}")
 
-    def _takes(self, context: str, options: Sequence[str]) -> bool:
-        """Whether docker sends this context to the builder, with a Dockerfile of ours."""
+    def _try_build(
+        self, dockerfile: str, options: Sequence[str], context: str = ""
+    ) -> tuple[str, int | None, BuildLog]:
+        """Build a Dockerfile of ours, beside which lies fresh `content`; return tag, exit code and log."""
+        import tempfile
+
         tag, log = f"{self.tag}-{next(self._numbers)}", BuildLog()
-        with _folder_with(f"FROM scratch\nLABEL content={os.urandom(16).hex()}\n") as folder:
-            self._build_once(tag, os.path.join(folder, "Dockerfile"), context, options, START_LIMIT, log)
-        self._remove("image", tag)
-        return bool(log.builder)
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                path = os.path.join(folder, "Dockerfile")
+                with open(path, "wb") as file:
+                    file.write(dockerfile.encode())
+                with open(os.path.join(folder, "content"), "wb") as file:
+                    file.write(os.urandom(CONTROL_SIZE))
+            except OSError as error:
+                raise EngineError(f"no temporary folder to try the engine with: {error.strerror}") from None
+            return tag, self._build_once(tag, path, context or folder, options, START_LIMIT, log), log
 
     def _registry_or_connection(self, code: int | None, log: BuildLog) -> str:
         """Return "registry" or "connection" where docker itself speaks of trouble there, else ""."""
@@ -1945,10 +1935,8 @@ class Docker:
         """
         try:
             with self._exclusive_lock:
-                container = self._container(script, timeout, network=network)
-                if container.can_be_judged:
-                    return self._judge(container, timeout)
-                return self._why_not_begun(script, timeout, network=network)
+                run = self._judge(self._container(script, timeout, network=network))
+                return run or self._why_not_begun(script, timeout, network=network)
         except UsageError:
             raise
         except EngineError as error:
@@ -1968,7 +1956,7 @@ class Docker:
         """Start one container, read it to its end or a time limit, and see that it is gone, unless `keep`."""
         if self._stop.level:
             raise Stopped
-        name, nonce = f"{REPOSITORY}-{self._run_id}-{next(self._numbers)}", os.urandom(16).hex()
+        name, nonce = self._new_name(), os.urandom(16).hex()
         options = self._run_options if options is None else options
         command = self._run_command(name, script, nonce, options, network=network, keep=keep)
         transcript, words = Transcript(script, nonce, timeout), Excerpt(CHUNK, 0)
@@ -2069,12 +2057,14 @@ class Docker:
             lost = not self.engine.saw_die(name, seconds + START_LIMIT)
         return "lost" if lost else "ended"
 
-    def _judge(self, container: Container, timeout: float) -> Run:
-        """Say what became of a container that began, or took too long to."""
+    def _judge(self, container: Container) -> Run | None:
+        """Say what became of a container that began, or took too long to; None where it did neither."""
         transcript, limit = container.transcript, container.limit
         output, seconds, disturbed = transcript.output(), container.seconds, container.disturbed
+        if not (transcript.begins or limit):
+            return None
         if limit == "check":
-            why = f"timed out: no end within {timeout:g} s; the container was killed"
+            why = f"timed out: no end within {transcript.timeout:g} s; the container was killed"
             return Run(TIMEOUT, why, output=output, seconds=seconds, disturbed=disturbed)
         amiss = transcript.amiss(container.code)
         if not amiss:
@@ -2105,8 +2095,9 @@ class Docker:
         # 1. By chance: it begins now.
         container = self._container(script, timeout, network=network, keep=True)
         try:
-            if container.can_be_judged:
-                return self._judge(container, timeout)
+            run = self._judge(container)
+            if run:
+                return run
             form = "{{json .State}}"
             answer = self.engine.ask("container", "inspect", "--format", form, container.name)
             state = _json_object(answer.stdout)
@@ -2131,9 +2122,9 @@ class Docker:
                 text = f"--pids-limit is left out, since the engine can set none ({words})"
                 self.engine.warn("no-pids-limit", text)
             self._cannot = ("pids-limit",)
-            container = self._container(script, timeout, network=network)
-            if container.can_be_judged:
-                return self._judge(container, timeout)
+            run = self._judge(self._container(script, timeout, network=network))
+            if run:
+                return run
         # 4. By the engine.
         self._blame_lost_engine("during the test")
         if self._inspect_image() is None:
@@ -2148,9 +2139,9 @@ class Docker:
         if starts("--user=0", "--workdir=/"):
             if options != self._run_options and starts():  # as the image has it
                 raise UsageError(f"docker cannot use the run options with this image: {words}")
-            container = self._container(script, timeout, network=network)
-            if container.can_be_judged:
-                return self._judge(container, timeout)
+            run = self._judge(self._container(script, timeout, network=network))
+            if run:
+                return run
             if self.image and not (self.image.user or self.image.workdir):
                 raise EngineError(f"docker could not start the container: {words}")
             return Run(FAILED, f"the image's USER or WORKDIR cannot be used: {words}")
@@ -2161,22 +2152,6 @@ class Docker:
         if options and self.control(run_options=options):
             raise UsageError(f"docker refuses the run options: {words}")
         return Run(FAILED, f"the image cannot be started: {words}")
-
-
-@contextlib.contextmanager
-def _folder_with(dockerfile: str, content: bytes = b"") -> Iterator[str]:
-    """Make a temporary folder to build from; raise EngineError where there is no room for it."""
-    import tempfile
-
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            for name, data in (("Dockerfile", dockerfile.encode()), ("content", content)):
-                with open(os.path.join(folder, name), "wb") as file:
-                    file.write(data)
-        except OSError as error:
-            raise EngineError(f"no temporary folder to try the engine with: {error.strerror}") from None
-        yield folder
 
 
 def _no_engine(words: str) -> EngineError:

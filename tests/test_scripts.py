@@ -34,11 +34,10 @@ def test_verdicts(kind, place, evaluate):
 
 
 def test_a_new_type_is_added_in_one_place(monkeypatch, place, evaluate):
-    """A ninth type: a class and a line that registers it, and nothing else anywhere."""
+    """A ninth type: a class, which names its type, and nothing else anywhere."""
     monkeypatch.setattr(de, "CHECKS", dict(de.CHECKS))
 
-    @de.register("file_empty")
-    class FileEmpty(de.Check):
+    class FileEmpty(de.Check, test_type="file_empty"):
         def __init__(self, params):
             self.path = params.text("path")
 
