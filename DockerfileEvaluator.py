@@ -19,8 +19,9 @@ Rooms, each using only those above it:
     6  Evaluation     which test runs when, and alone or in parallel; evaluate()
     7  Command line   arguments, screen, signals; the only room that prints
 
-A new test type is a class in room 3; tests then ask for its line in rubrics/README.md, its
-cases in tests/cases.py and its schema in rubrics/schema/rubric.schema.json.
+A new test type is a subclass of Check (room 2) in room 3, with its `test_type`; tests then ask for
+its line in rubrics/README.md, its cases in tests/cases.py and its schema in
+rubrics/schema/rubric.schema.json.
 
 Exit codes: 0 all tests passed; 1 a test did not pass, the build failed or the evaluation could
 not be carried out; 2 wrong usage; 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
@@ -84,7 +85,8 @@ class RubricError(EvaluationError):
 class EngineError(EvaluationError):
     """An engine fault: docker is missing, does not answer or fails; never the fault of a Dockerfile.
 
-    Which failed build is one, Docker._blame_engine_or_user() finds out, and which test, Docker.run().
+    Which failed build is one, Docker._blame_engine_or_user() and, of a registry or a connection,
+    Docker._blame_registry_or_connection() find out; which test, Docker._judge() and _why_not_begun().
     """
 
     kind = "engine"
@@ -879,7 +881,7 @@ START_LIMIT = 60.0  # from `docker run` to the begin mark
 END_LIMIT = 60.0  # from the end mark to the end of `docker run`
 CREATE_LIMIT = 5.0  # for a container that is to be stopped before it is there
 KILL_LIMIT = 5.0  # from a signal to the end of a docker command
-REMOVE_LIMIT = 30.0  # for one container or image, all attempts together
+REMOVE_LIMIT = 120.0  # for one container or image, which may be large; all attempts together
 RETURN_LIMIT = 10.0  # for a lost engine, or a container on its way, to come back for clean-up
 PULL_LIMIT = 60.0  # for Docker Hub to say that it has no such image
 MARGIN = 3600.0  # that a run may outlive the sum of its limits before it counts as dead
@@ -899,7 +901,8 @@ CONTROL_SIZE = 4 * 1024 * 1024  # of fresh random content: the cache has no answ
 # bash takes functions from the environment even as sh, and these would answer in the place of the
 # words that the scripts use; `unset` itself, `set`, `trap`, `exit`, `exec`, `shift` and `:` are special
 # built-ins, which no function can replace in a shell called sh (POSIX, 2.9.1). A shell whose command
-# was killed by Ctrl-C ends itself, unless it has a trap for it.
+# was killed by Ctrl-C ends itself, unless it has a trap for it. What it prints of $1, the nonce, are the
+# begin mark and the end mark, which Transcript looks for.
 _WRAPPER = """\
 unset -f command test echo cat
 set +euvx
@@ -936,9 +939,9 @@ SAYS_LOST_LAYER = re.compile(
 )
 SAYS_CUT = re.compile(
     r"""
-      ^(ERROR:\ )?unexpected\ EOF$                   # the legacy builder's command line
-    | ^(ERROR:\ )?failed\ to\ receive\ status:\ rpc\ error:\ code\ =\ Unavailable  # BuildKit's
-    | ^(ERROR:\ )?error\ during\ connect
+      ^unexpected\ EOF$                              # the legacy builder's command line
+    | ^failed\ to\ receive\ status:\ rpc\ error:\ code\ =\ Unavailable  # BuildKit's
+    | ^error\ during\ connect
     """,
     re.VERBOSE,
 )
@@ -974,8 +977,8 @@ BUILDERS = {
         re.compile(rf"(\[\d+/\d+\] )?STEP {_STEP}: (?P<title>.*)"),
     ),
 }
-_OWN_STEPS = {"legacy": 3, "buildah": 1}  # that our labels add to those of a Dockerfile
-_KEEP_LAYERS = ("legacy", "buildah")  # builders whose cache is images without a name
+# How many steps our labels add, with the builders whose steps, and whose cache, are images.
+_OWN_STEPS = {"legacy": 3, "buildah": 1}
 _ADVERTISING = re.compile(
     r"""
       DEPRECATED:\ The\ legacy\ builder | \s+Install\ the\ buildx | \s+https://docs\.docker\.com/go/buildx
@@ -1027,7 +1030,7 @@ class Flags(NamedTuple):
             raise ValueError(f"{word!r}: expected one word that begins with '-', such as --flag=value")
         for name in self.names(word):
             if name in self.forbidden and word not in self.harmless:
-                raise ValueError(f"{word!r}: --{name} is the evaluator's own to set")
+                raise ValueError(f"{word!r}: --{name} is refused, since the evaluation depends on it")
 
     def names(self, word: str) -> list[str]:
         """Return the long names of the flags that a word sets (`-it` sets two)."""
@@ -1181,8 +1184,9 @@ class Process:
         self._popen.wait()
 
     def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, number)
+        if self.wait(0) is None:  # or the number may be somebody else's by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, number)
 
 
 class Excerpt:
@@ -1358,7 +1362,7 @@ class BuildLog:
     def message(self, context: str) -> str:
         """Return what a person would quote: the step, its exit code, and why; of a COPY where it looks."""
         number, of, title, lines = self._steps.get(self._step, ("", 0, "", ()))
-        word = re.sub("^(ERROR|Error): |failed to solve(: | with frontend [^ ]+: )", "", self.last_word)
+        word = re.sub("failed to solve(: | with frontend [^ ]+: )", "", self.last_word)
         failed = SAYS_RUN_FAILED.search(self.last_word)
         if failed:
             reason = shown(telling_line("\n".join(lines)), 160) or "no output"
@@ -1378,7 +1382,7 @@ class BuildLog:
             line = line.rpartition("\r")[2]  # of a progress that overwrites itself
         # The legacy builder hands on what a RUN prints as stdout; with the others all is on stderr.
         if line.strip() and stream == "stderr" and not _USAGE.match(line):
-            self.last_word = line.strip()
+            self.last_word = re.sub(r"^((ERROR|Error): )?(failed to build: )?", "", line.strip())
         step = BUILDERS[self.builder][1].match(line) if self.builder else None
         if step:
             self._begin_step(step)
@@ -1458,7 +1462,7 @@ class Engine:
         self.program = program
         self.environment = {**os.environ, **_ENVIRONMENT}
         self.client = self.server = self.platform = ""  # versions, once it has answered
-        self.is_podman = False  # which is its own engine, and names it once
+        self.is_podman = False  # which may be its own engine, and then names it once
         self.warnings: list[str] = []  # a short name and a sentence each, for the report
         self._context = ""  # of docker, where one was asked for
         self._stop = stop
@@ -1518,7 +1522,7 @@ class Engine:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(TICK)
-        self.is_podman = server is client
+        self.is_podman = server is client or "BuiltTime" in client
         if self._context and self.is_podman:
             raise UsageError(f"podman knows no context '{shown(self._context)}'; name its engine by a URL")
         self.client, self.server = str(client.get("Version")), str(server.get("Version"))
@@ -1577,9 +1581,11 @@ class Engine:
         What is in use or on its way is tried again for `limit` seconds, default REMOVE_LIMIT.
         """
         options = ("--force", "--volumes") if kind == "container" else ()
-        deadline = time.monotonic() + (REMOVE_LIMIT if limit is None else limit)
+        limit = REMOVE_LIMIT if limit is None else limit
+        deadline = time.monotonic() + limit
         while True:
-            words = self.ask(kind, "rm", *options, name, last=True).stderr
+            patience = max(limit, CALL_LIMIT)
+            words = self.ask(kind, "rm", *options, name, last=True, limit=patience).stderr
             answer = self.ask(kind, "inspect", "--format", "{{.Created}}", name, last=True)
             if answer.code != 0 and SAYS_GONE.search(answer.stderr):
                 return ""
@@ -1769,7 +1775,7 @@ class Docker:
             kind, message = "interrupted", "the build was interrupted"
         except EngineError as error:
             kind, message = error.kind, str(error)
-        if log.builder in _KEEP_LAYERS and (kind or log.stages > 1):
+        if log.builder in _OWN_STEPS and (kind or log.stages > 1):
             self.engine.warn(
                 "cached-layers",
                 f"the {log.builder} builder's cache may hold new images without a name; "
@@ -1849,7 +1855,8 @@ class Docker:
                 return f"it cannot build a minimal image: {shown(log.last_word, 300)}"
             self._live.add(name)
             options = RUN_FLAGS.with_defaults(run_options, omit=self._cannot)
-            words = ("run", "--name", name, "--entrypoint", absent, *options, *self._labels, tag)
+            # Detached: docker, of podman's engine, tells of an attached one only that it cannot attach.
+            words = ("run", "--detach", "--name", name, "--entrypoint", absent, *options, *self._labels, tag)
             stderr = self.engine.ask(*words, limit=START_LIMIT).stderr
             if absent not in stderr:
                 return (
@@ -1867,18 +1874,19 @@ class Docker:
             raise EngineError(f"the docker program was killed during the build (signal {-code})")
         self._blame_lost_engine("during the build")
         options = BUILD_FLAGS.without(self._build_options, ["target"])
-        refusal = f"docker refuses the build options or context: {shown(log.last_word, 300)}"
         if not log.builder:  # does docker take the context with a Dockerfile of ours?
             label = f"LABEL content={os.urandom(16).hex()}"
             tag, _, tried = self._try_build(f"FROM scratch\n{label}\n", options, context)
             self._remove("image", tag)
             if not tried.builder:
-                raise UsageError(refusal)
+                raise UsageError(
+                    f"docker refuses the build options or context: {shown(tried.last_word, 300)}"
+                )
         words = self.control()
         if words:
             raise EngineError(f"the docker engine fails: {words}")
         if options and self.control(build_options=options):
-            raise UsageError(refusal)
+            raise UsageError(f"docker refuses the build options: {shown(log.last_word, 300)}")
 
     def _blame_lost_engine(self, when: str) -> None:
         """Raise EngineError where the engine does not answer, or was restarted since we came."""
@@ -2208,7 +2216,10 @@ def _start_time(pid: int) -> str:
 
 
 def _is_dead(labels: Mapping[str, str], clock: float) -> bool:
-    """Tell whether the run that set these labels is over: by its process, else by the engine's clock."""
+    """Tell whether the run with these labels is over, so that they are on a leftover.
+
+    By its process on the same host, else by the engine's clock.
+    """
     theirs, ours = labels.get("owner", "").split("/"), _owner().split("/")
     if len(theirs) == len(ours) > 1 and theirs[:2] == ours[:2] and re.fullmatch("[0-9]{1,10}", theirs[2]):
         start_time = _start_time(int(theirs[2]))
@@ -2451,7 +2462,7 @@ LOOKS_AT_ONCE = min(4, os.cpu_count() or 1)
 FAULTS_IN_A_ROW = 2  # engine faults after which the rest is not run
 START_ALLOWANCE = 3 * START_LIMIT  # seconds of a test's share in the life of a run, beside its timeout
 
-_TELLING_VARIABLES = ("BASH_ENV", "ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS", "PROMPT_COMMAND")
+_TELLING_VARIABLES = ("BASH_ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS")
 
 
 class Events:
@@ -2785,6 +2796,8 @@ class Evaluation:
             environment, error = report["environment"], report["error"]
             is_ours = environment["evaluator_version"].split(".")[0] == __version__.split(".", maxsplit=1)[0]
             same = all(environment[key] == value for key, value in self._asked().items())
+            same = same and report["repo"] == self.repo
+            kept = environment["kept_image"] or not self._keep_image
             whole = len(report["test_results"]) == len(self.rubric.tests)
             as_junit(report), as_markdown(report), all_passed(report)  # all that is read of it
             kind = error["kind"] if error else ""
@@ -2793,7 +2806,7 @@ class Evaluation:
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             return None  # broken, half written, or no report at all
-        return report if is_ours and same and whole and not again else None
+        return report if is_ours and same and kept and whole and not again else None
 
 
 _NOT_RUN_AFTER = {"build": "the build failed", "build_timeout": "the build took too long"}

@@ -514,7 +514,9 @@ def test_buildkit_without_buildx(hub, monkeypatch, evaluate):
     ],
 )
 def test_a_build_option_that_docker_rejects(hub, builder, evaluate, option, words):
-    report = evaluate(["FROM busybox:stable", f"RUN echo {uuid.uuid4()}"], TRUE, build_options=[option])
+    """Docker 20.10's command line was once seen to wait for ever with BuildKit and a wrong --isolation."""
+    lines, limit = ["FROM busybox:stable", f"RUN echo {uuid.uuid4()}"], 120
+    report = evaluate(lines, TRUE, build_options=[option], build_timeout=limit)
     assert (outcome(report), statuses(report)) == ("usage", {"true": "not_run"})
     assert words in report["error"]["message"]
 

@@ -317,7 +317,7 @@ def test_options_of_the_evaluator_are_handed_on(fake, project, tree, run):
         (["--parallel", "0"], "--parallel: expected a whole number of at least 1"),
         (["--wait", "nan"], "--wait: expected a number of seconds"),
         (["--fresh", "--jobs=0"], "jobs 0: expected a whole number of at least 1"),
-        (["--build-option=--tag=x"], "'--tag=x': --tag is the evaluator's own to set"),
+        (["--build-option=--tag=x"], "'--tag=x': --tag is refused, since the evaluation depends on it"),
     ],
 )
 def test_wrong_usage_is_said_before_anything_is_done(fake, project, tree, run, words, why):

@@ -185,9 +185,18 @@ def test_a_registry_that_comes_back_costs_nothing(fake, evaluate):
     assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "unexpected EOF",
+        # buildx, and since 0.26 with one more prefix
+        "ERROR: failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
+        "ERROR: failed to build: failed to receive status: rpc error: code = Unavailable desc = closing",
+    ],
+)
 @pytest.mark.parametrize(("nth", "kind"), [({"nth": 1}, None), ({}, "engine")])
-def test_a_connection_that_is_cut_in_the_build_is_tried_once_more(fake, evaluate, nth, kind):
-    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr="unexpected EOF", **nth)
+def test_a_connection_that_is_cut_in_the_build_is_tried_once_more(fake, evaluate, nth, kind, words):
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr=words, **nth)
     error = evaluate(["FROM x"], TRUE)["error"]
     assert (error and error["kind"]) == kind
 
@@ -234,6 +243,15 @@ def test_a_dockerfile_that_docker_refuses_at_once_is_at_fault_itself(fake, evalu
     assert_holds(
         evaluate([""], TRUE)["error"], kind="build", message="the Dockerfile (Dockerfile) cannot be empty"
     )
+
+
+@pytest.mark.parametrize("server", ["", ', "Server": {"Version": "5.4.2", "OsArch": "linux/amd64"}'])
+def test_podman_is_known_here_and_by_a_url(fake, evaluate, server):
+    """It calls an image's id otherwise; behind a URL it names a server, too."""
+    client = '{"Version": "5.4.2", "BuiltTime": "Thu Jan  1 00:00:00 1970", "OsArch": "linux/amd64"}'
+    fake.fault("version", "fail", code=0, stdout=f'{{"Client": {client}{server}}}')
+    fake.write("podman", True)
+    assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
 
 
 def test_a_failed_build_with_options_on_podman_is_a_failed_build(fake, evaluate):
@@ -491,6 +509,14 @@ def test_clean_up_that_hangs_is_bounded_and_named(fake, evaluate, on):
     assert "dockerfile-evaluator" in report["error"]["message"]
 
 
+def test_a_large_image_may_take_longer_to_remove_than_a_question(fake, evaluate, monkeypatch):
+    monkeypatch.setattr(de, "CALL_LIMIT", 1.0)
+    monkeypatch.setattr(de, "RETURN_LIMIT", 0.5)
+    fake.fault("image rm", "delay", nth=1, seconds=2.5)
+    report = evaluate(["FROM x"], TRUE)
+    assert (report["error"], fake.left()) == (None, [])
+
+
 def test_one_answer_that_fails_in_clean_up_is_asked_again(fake, evaluate):
     fake.fault("image rm", "fail", nth=1, stderr="Error response from daemon: conflict")
     report = evaluate(["FROM x"], TRUE)
@@ -661,7 +687,7 @@ OURS_OF_BUILD += " --progress=quiet --call=check --check --print=outline --logfi
     ],
 )
 def test_options_that_would_break_us_are_wrong_usage(evaluate, kind, word):
-    with pytest.raises(ValueError, match=r"expected one word|the evaluator's own"):
+    with pytest.raises(ValueError, match=r"expected one word|the evaluation depends on it"):
         evaluate(["FROM x"], TRUE, **{f"{kind}_options": [word]})
 
 

@@ -18,10 +18,10 @@ import DockerfileEvaluator as de
 def again(fake, dockerfile, rubric, tmp_path):
     """Evaluate with --resume; return the report and whether docker was asked anything."""
 
-    def run(lines=("FROM x",), tests=(TRUE, FALSE), **options):
+    def run(lines=("FROM x",), tests=(TRUE, FALSE), repo="r", **options):
         before = len(fake.calls())
         path, output = dockerfile(*lines), tmp_path / "report.json"
-        report = de.evaluate(path, "r", rubric(*tests), str(output), resume=True, **options)
+        report = de.evaluate(path, repo, rubric(*tests), str(output), resume=True, **options)
         assert report == json.loads(output.read_text())
         return report, len(fake.calls()) > before
 
@@ -45,6 +45,8 @@ def test_a_report_on_just_this_is_taken(again, tmp_path):
         {"context": "."},
         {"run_options": ["--memory=1g"]},
         {"build_options": ["--build-arg=A=b"]},
+        {"repo": "another"},
+        {"keep_image": True},
     ],
 )
 def test_a_report_on_something_else_is_made_anew(again, change):
