@@ -1733,33 +1733,27 @@ class Docker:
     def build(self, dockerfile: str, context: str, limit: float, watch: Callable[[str, bool], None]) -> Build:
         """Build the image; `watch` hears each line of the log, `limit` is in seconds.
 
-        With the legacy builder and podman's, the clean-up of another run of the same Dockerfile,
-        or one that begins alike, can take a layer from under a build, which is then tried again.
-        Raises nothing for what goes wrong: it is in the Build's `kind` and `message`.
+        It is tried again where docker speaks of a registry or its connection, and where the clean-up
+        of another run of a Dockerfile that begins alike took a layer from under it, as can happen
+        with the legacy builder and podman's. Raises nothing for what goes wrong: it is in the
+        Build's `kind` and `message`.
         """
         started = time.monotonic()
-        log, kind, message = BuildLog(watch), "", "built"
-
-        def once() -> int | None:
-            nonlocal log
-            log = BuildLog(watch)
-            rest = limit - (time.monotonic() - started)
-            return self._build_once(self.tag, dockerfile, context, self._build_options, rest, log)
-
+        log, kind, message, doubt = BuildLog(watch), "", "built", ""
         try:
-            code = once()
-            for _ in range(BUILD_ATTEMPTS - 1):
-                if code and SAYS_LOST_LAYER.search(log.last_word):
-                    code = once()
-            if code != 0:
-                self._blame_engine_or_user(code, log, context)
-                why = self._registry_or_connection(code, log)
-                if why:  # that may pass
-                    code = once()
-                    if code != 0:
-                        self._blame_engine_or_user(code, log, context)
-                    if self._registry_or_connection(code, log) == why:
-                        self._blame_registry_or_connection(why, log)
+            for attempt in range(BUILD_ATTEMPTS):
+                log = BuildLog(watch)
+                rest = limit - (time.monotonic() - started)
+                code = self._build_once(self.tag, dockerfile, context, self._build_options, rest, log)
+                if code and SAYS_LOST_LAYER.search(log.last_word) and attempt < BUILD_ATTEMPTS - 1:
+                    continue
+                if code != 0:
+                    self._blame_engine_or_user(code, log, context)
+                earlier, doubt = doubt, self._registry_or_connection(code, log)
+                if not doubt or doubt == earlier:  # what happened once may pass
+                    break
+            if doubt:
+                self._blame_registry_or_connection(doubt, log)
             if code is None:
                 kind, message = "build_timeout", f"the build took over {limit:g} s and was stopped"
             elif code != 0:
