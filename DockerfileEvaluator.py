@@ -1376,8 +1376,9 @@ class BuildLog:
     def _take(self, stream: str, line: str) -> None:
         if _ADVERTISING.match(line) or (not self.builder and not line.strip()):
             return
-        if not self.builder:
-            self.builder = next((name for name, (first, _) in BUILDERS.items() if first.match(line)), "")
+        if not self._steps:  # docker sends a context to podman's engine in the words of the legacy builder
+            heads = (name for name, (first, _) in BUILDERS.items() if first.match(line))
+            self.builder = next(heads, self.builder)
         if self.builder == "legacy":
             line = line.rpartition("\r")[2]  # of a progress that overwrites itself
         # The legacy builder hands on what a RUN prints as stdout; with the others all is on stderr.
@@ -3133,7 +3134,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--wait", metavar="S", type=float, default=0.0, help="seconds to wait for an engine (default: 0)")
     add("--junit", metavar="FILE", help="write the report as JUnit XML, too")
     add("--keep-image", action="store_true", help="leave the image on the engine, and print its tag")
-    add("--resume", action="store_true", help="where --output has a report on just this, take that")
+    add("--resume", action="store_true", help="take what --output holds on these files and options")
     add("--check", action="store_true", help="only read the rubric (--rubric or --repo), and name its faults")
     add("--version", action="version", version=f"DockerfileEvaluator {__version__}")
     return parser

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from cases import LOOK, TRUE, run_command
 from conftest import PROGRAM, schema, statuses
-from said import ADVERTISING, BUILT, COPIES, FAILED_BUILDS, INSTALL, QUOTES
+from said import ADVERTISING, APT, BUILT, COPIES, FAILED_BUILDS, INSTALL, QUOTES
 
 import DockerfileEvaluator as de
 
@@ -29,6 +29,17 @@ def test_a_failed_build_is_told_by_its_step_its_exit_code_and_its_cause(fake, ev
     assert report["error"]["kind"] == "build"
     assert message in report["error"]["message"]
     assert [row["message"] for row in report["test_results"]] == ["not run: the build failed"] * 2
+
+
+def test_a_failed_build_on_podmans_engine_is_told_by_dockers_command_line_too(fake, evaluate):
+    """The head is the legacy builder's, the steps are podman's: seen with docker 28.2 and podman 4.3."""
+    steps = f"STEP 1/9: FROM x\nSTEP 2/9: ENV A=1\n--> 449e803ba92\nSTEP 3/9: {INSTALL}\n{APT}"
+    out = f"Sending build context to Docker daemon  3.072kB\r\r\n{steps}"
+    end = f'building at STEP "{INSTALL}": while running runtime: exit status 100'
+    fake.fault("build", "fail", stdout=out, stderr=end)
+    message = evaluate(["FROM x"], TRUE)["build"]["message"]
+    assert re.match(r"step 3 of \d \(RUN apt-get update && ", message)
+    assert message.endswith(": exit code 100: E: Unable to locate package libanl-dev")
 
 
 def test_a_long_step_is_cut_and_its_cause_is_not(fake, evaluate):
