@@ -41,7 +41,7 @@ DRAWS, SEED = 10_000, 95  # of the bootstrap, so that the same reports always pr
 FEWEST, NOTHING = 5, 1e-9  # repositories for an interval; a difference that is none, but for the last bits
 MAX_BYTES = 20_000_000  # of a report; the evaluator keeps them under a million
 NAME, MESSAGE, OUTPUT, PARAMS = 1000, 300, 600, 120  # characters; a longer name is refused, the rest is cut
-DETAILS, OUTPUTS = 2000, 500  # failures with a message, and with their output, on one page
+DETAILS, OUTPUTS, TESTS, NOTES = 1500, 400, 4000, 40  # on a page: failures told, with output; tests; notes
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 ITEM = ["", "models", "passed", "with rest", "note"]
 DIFFERENCE = ["points", "95% interval", "better", "worse", "equal", "the difference"]
@@ -127,7 +127,7 @@ class Difference(NamedTuple):
         low, high = self.interval or (None, None)
         if low is None or high is None:
             return f"is unknown under {FEWEST} repositories"
-        return "is clear" if low > NOTHING or high < -NOTHING else "may be chance"
+        return "is clear" if round(low, 3) > 0 or round(high, 3) < 0 else "may be chance"  # as printed
 
     def words(self) -> list[str]:
         """Return the columns of a table, to the titles DIFFERENCE."""
@@ -171,8 +171,8 @@ def read_reports(paths: Iterable[str], *, samples: bool = False) -> tuple[list[R
     """Return the reports in files and folders, and why others were left out."""
     reports: dict[tuple[str, str, str], Report] = {}
     owners: dict[str, str] = {}
-    left_out = []
-    for path, owner in _files(paths, samples=samples):
+    left_out: list[str] = []
+    for path, owner in _files(paths, left_out, samples=samples):
         first, place = owners.get(os.path.realpath(path)), "/".join(filter(None, owner))
         if first == place:  # a folder given twice
             continue
@@ -189,18 +189,34 @@ def read_reports(paths: Iterable[str], *, samples: bool = False) -> tuple[list[R
     return [reports[key] for key in sorted(reports)], left_out
 
 
-def _files(paths: Iterable[str], *, samples: bool) -> Iterator[tuple[str, tuple[str, str]]]:
+def _files(paths: Iterable[str], left_out: list[str], *, samples: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield each file with its model and sample; names that begin with a dot are passed over."""
     for path in paths:
-        root = os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path))
-        found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-        for file in sorted(found) if os.path.isdir(path) else [path]:
-            *names, last = os.path.relpath(os.path.abspath(file), root).split(os.sep)
-            if found and (any(name.startswith(".") for name in [*names, last]) or not last.endswith(".json")):
+        is_folder = os.path.isdir(path)
+        root = os.path.abspath(path if is_folder else os.path.dirname(path))
+        files = _walk(path, left_out) if is_folder else [path]
+        places = [os.path.relpath(os.path.abspath(file), root).split(os.sep)[:-1] for file in files]
+        deepest = max(map(len, places), default=0)
+        for file, names in zip(files, places):
+            if samples and len(names) < 2 <= deepest:  # noqa: PLR2004, a model and a sample
+                left_out.append(f"{file}: in no folder of a sample, as others are")
                 continue
             above = ["", *root.split(os.sep)]
             sample = (names or above).pop() if samples else ""
-            yield file, ("/".join(names) or above[-1], sample)
+            yield file, ["/".join(names) or above[-1], sample]
+
+
+def _walk(path: str, left_out: list[str]) -> list[str]:
+    """Return the reports in a folder, those last that links lead to; no link is followed in a circle."""
+    unread: list[OSError] = []
+    found = []
+    for folder, folders, names in os.walk(path, onerror=unread.append, followlinks=True):
+        here = os.path.join(os.path.realpath(folder), "")
+        inner = {name: os.path.join(os.path.realpath(os.path.join(folder, name)), "") for name in folders}
+        folders[:] = [n for n in folders if not (n.startswith(".") or here.startswith(inner[n]))]
+        found += [os.path.join(folder, n) for n in names if n.endswith(".json") and not n.startswith(".")]
+    left_out += [f"{error.filename}: {error.strerror}" for error in unread]
+    return sorted(found, key=lambda file: (os.path.realpath(file) != os.path.abspath(file), file))
 
 
 def _read(path: str, model: str, sample: str) -> Report:
@@ -234,7 +250,8 @@ def _read(path: str, model: str, sample: str) -> Report:
     message = _line(error["message"], MESSAGE) if error else ""
     started, rubric = _line(environment["started_at"], PARAMS), str(environment["rubric_sha256"])
     is_solved = outcome == SCORED and passed == total
-    whose = (_line(model), _line(sample), _line(report["repo"], NAME, cut=False), path, started, rubric)
+    repo = _line(report["repo"], NAME, cut=False)
+    whose = (_line(model), _line(sample), repo, _line(path), started, rubric)
     return Report(*whose, outcome, score, points, max_points, passed, is_solved, message, log, tests)
 
 
@@ -251,7 +268,7 @@ def _test(test: Mapping[str, Any]) -> Test:
     return Test(test_id, asks, category, status, score, max_score, message, output)
 
 
-def _number(values: Mapping[str, Any], key: str, most: float = sys.float_info.max) -> float:
+def _number(values: Mapping[str, Any], key: str, most: float = 1e100) -> float:
     value = values[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
         raise ValueError(f"{key} is {str(value)[:40]}; expected a number from 0 to {most:g}")
@@ -337,8 +354,8 @@ def _category_share(report: Report, category: str) -> float | None:
 class Board:
     """Rows of models, the best first, and columns of repositories, by name."""
 
-    def __init__(self, reports: Iterable[Report]) -> None:
-        """Sort the reports into rows and columns."""
+    def __init__(self, reports: Iterable[Report], left_out: Sequence[str] = ()) -> None:
+        """Sort the reports into rows and columns; note what no reader of the numbers should miss."""
         self.reports = list(reports)
         # By model and repository: a report for each sample.
         self.cells: dict[tuple[str, str], list[Report]] = collections.defaultdict(list)
@@ -357,7 +374,8 @@ class Board:
         self.rows = sorted(rows, key=lambda row: (row.score is None, -row.bounds[0], row.model))
         rubrics = {repo: {r.rubric for r in self.reports if r.repo == repo} for repo in self.repos}
         words = "different rubrics, so its scores do not compare"
-        self.cautions = [f"{repo}: scored by {len(r)} {words}" for repo, r in rubrics.items() if len(r) > 1]
+        found = [f"{repo}: scored by {len(r)} {words}" for repo, r in rubrics.items() if len(r) > 1]
+        self.notes = [*(f"left out: {line}" for line in left_out), *(f"caution: {line}" for line in found)]
         # How much better each row is than the first, by its model.
         first = self.rows[0].scores
         self.behind = {row.model: paired_difference(row.scores, first) for row in self.rows[1:]}
@@ -367,7 +385,9 @@ class Board:
         scored = {repo: _scores(cell) for repo, cell in cells.items() if _scores(cell)}
         scores = {repo: math.fsum(found) / len(found) for repo, found in scored.items()}
         solved = {repo: sum(report.is_solved for report in cells[repo]) for repo in scored}
-        tries = [pass_at_k(len(s), solved[r], self.k) for r, s in scored.items() if len(s) >= self.k]
+        # None where a repository has fewer: it would be the mean of those that were luckier with the engine.
+        few = any(len(found) < self.k for found in scored.values())
+        tries = [] if few else [pass_at_k(len(s), solved[r], self.k) for r, s in scored.items()]
         outcomes = collections.Counter(report.outcome for cell in cells.values() for report in cell)
         reports, evaluated = samples * len(cells), sum(map(len, scored.values()))
         missing = {why: n for why, n in outcomes.items() if why not in (SCORED, BUILD_FAILED)}
@@ -437,10 +457,13 @@ def cell_words(cell: Sequence[Report]) -> str:
     return f"{share} {cell[0].points:g}/{cell[0].max_points:g} ({cell[0].passed} of {len(cell[0].tests)})"
 
 
+def _reasons(row: Row) -> str:
+    return ", ".join(f"{count} {why}" for why, count in sorted(row.missing.items()))
+
+
 def row_words(board: Board, row: Row) -> dict[str, str]:
     """Return the columns of a row by their titles, without the repositories."""
-    reasons = ", ".join(f"{count} {why}" for why, count in sorted(row.missing.items()))
-    lack = f"{sum(row.missing.values())} of {row.reports} ({reasons}): {span(row.bounds)}"
+    lack = f"{sum(row.missing.values())} of {row.reports} ({_reasons(row)}): {span(row.bounds)}"
     words = {"model": row.model, "score": percent(row.score), "95% interval": span(row.interval)}
     words["solved" if board.has_samples else "passed in full"] = f"{row.solved} of {len(row.scores)}"
     if board.has_samples:
@@ -464,19 +487,28 @@ def tables(board: Board) -> dict[str, Table]:
     return found
 
 
+def _lack(row: Row) -> str:
+    within = f"with what is missing its score lies within {span(row.bounds)}"
+    return f" It is incomplete: {within}." if row.missing else ""
+
+
 def verdict(board: Board) -> str:
     """Answer in a few sentences which model is better, and whether that is more than chance."""
     first = board.rows[0]
     if first.score is None:
         return "No model has a score."
-    words = f"{first.model} is first with {percent(first.score)}."
-    if first.missing:
-        words += f" It is incomplete: with what is missing its score lies within {span(first.bounds)}."
-    gaps = [(model, gap) for model, gap in board.behind.items() if gap]
-    for model, gap in gaps[:1]:
-        within = f" (95% interval {span(gap.interval, points)})" if gap.interval else ""
-        words += f" {model} is next, by {points(gap.mean)} points{within}; the difference {gap.judgment}."
-    close = ", ".join(model for model, gap in gaps[1:] if gap.judgment == "may be chance")
+    words = f"{first.model} is first with {percent(first.score)}.{_lack(first)}"
+    for row in board.rows[1:2]:
+        gap = board.behind[row.model]
+        words += f" {row.model} is next"
+        if gap:
+            count = gap.better + gap.worse + gap.equal
+            both = f" in the {count} repositories that both have" * (count < len(board.repos))
+            within = f" (95% interval {span(gap.interval, points)})" if gap.interval else ""
+            words += f", by {points(gap.mean)} points{within}{both}; the difference {gap.judgment}"
+        words += f".{_lack(row)}"
+    gaps = [(model, gap) for model, gap in list(board.behind.items())[1:] if gap]
+    close = ", ".join(model for model, gap in gaps if gap.judgment == "may be chance")
     return words + (f" Others whose difference from the first may be chance: {close}." if close else "")
 
 
@@ -504,12 +536,17 @@ def _text_table(table: Table, width: int, fixed: int) -> str:
 def markdown(board: Board) -> str:
     """Return the board as Markdown, in which text of anybody's stands as it is."""
     escaped = functools.partial(re.compile(r"([][\\`*_{}<>#~|!&:@$^]|\.(?!\d))").sub, r"\\\1")
-    blocks = [escaped(verdict(board)) + "\n"]
+    blocks = ["".join(f"{escaped(line)}\n\n" for line in [verdict(board), *_notes(board)])[:-1]]
     for head, *body in tables(board).values():
         rule = ["---", *["---:"] * (len(head) - 1)]
         lines = [map(escaped, head), rule, *(map(escaped, line) for line in body)]
         blocks.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
     return "\n".join(blocks)
+
+
+def _notes(board: Board) -> list[str]:
+    more = len(board.notes) - NOTES
+    return [*map(_line, board.notes[:NOTES]), *[f"{more} more notes like these"] * (more > 0)]
 
 
 def csv_of_models(board: Board) -> str:
@@ -522,8 +559,11 @@ def csv_of_models(board: Board) -> str:
         line.update({"bound_low": row.bounds[0], "bound_high": row.bounds[1], "solved": row.solved})
         line.update({"repositories": len(row.scores), f"pass@{board.k}": row.pass_at_k})
         line.update({"built": row.built, "evaluated": row.evaluated, "reports": row.reports})
+        line["missing"] = _reasons(row)
         line["difference"] = gap.mean if gap else None
         line["difference_low"], line["difference_high"] = (gap and gap.interval) or (None, None)
+        for name in ("better", "worse", "equal", "judgment"):
+            line[name] = getattr(gap, name) if gap else None
         line.update({f"category: {name}": share for name, share in row.categories.items()})
         lines.append({**line, **{f"repo: {repo}": row.scores.get(repo) for repo in board.repos}})
     return _csv(lines)
@@ -585,10 +625,11 @@ def _passed_by(cells: Mapping[str, Sequence[Report]], better: str, worse: str) -
 
 
 def _runs(cell: Iterable[Report]) -> dict[str, list[Test]]:
+    """Return the tests of what has a score, by id; nothing where all builds failed, which says it all."""
     found: dict[str, list[Test]] = {}
-    for test in (test for report in cell if report.outcome == SCORED for test in report.tests):
+    for test in (test for report in cell if report.score is not None for test in report.tests):
         found.setdefault(test.test_id, []).append(test)
-    return found
+    return found if any(report.outcome == SCORED for report in cell) else {}
 
 
 def items_text(board: Board) -> str:
@@ -610,15 +651,18 @@ def page(board: Board) -> str:
     bar = [_bar(row, board.behind.get(row.model), fill["bar"]) for row in board.rows]
     heat = [[line[0], *line[-width:]] for line in found["models"]]
     items = {repo: board.items(repo) for repo in board.repos}
-    doubts = [(i.correlation or -2, repo, i) for repo in items for i in items[repo] if i.note and i.share < 1]
-    doubtful = [[f"{repo}: {i.test.test_id}", *i.words()] for _, repo, i in sorted(doubts)[:40]]
+    # Those that the weaker pass first: of those that nobody passes there can be very many.
+    doubts = [(i.correlation or 1, repo, i) for repo in items for i in items[repo] if i.note and i.share < 1]
+    doubtful = [[f"{repo}: {i.test.test_id}", *i.words()] for _, repo, i in sorted(doubts)[:NOTES]]
+    more = len(doubts) - NOTES
+    doubtful += [[f"{more} more: see --items", *["-"] * (len(ITEM) - 1)]] * (more > 0)
     sections = (_section(board, at, items[repo]) for at, repo in enumerate(board.repos))
     days = sorted({report.started[:10] for report in board.reports})
     return fill["page"](
         counts=f"Models: {len(board.rows)}. Repositories: {width}. Reports: {len(board.reports)}",
         days=escape(" to ".join(days[:: max(len(days) - 1, 1)])),
         verdict=escape(verdict(board)),
-        cautions="".join(f'<p class="caution">{escape(line)}.</p>' for line in board.cautions),
+        cautions="".join(f'<p class="caution">{escape(line)}.</p>' for line in _notes(board)),
         board=_table(bars, lambda y, x, words: f"<td>{escape(words)}" if x else bar[y]),
         heat=_table(heat[:-1], lambda y, x, words: _heat(words, f"p{x}m{y}" * (words != "-"))),
         means="".join(_heat(words, f"p{at}") for at, words in enumerate(heat[-1][1:])),
@@ -648,7 +692,7 @@ def _heat(words: str, link: str = "") -> str:
 
 def _bar(row: Row, gap: Difference | None, fill: Callable[..., str]) -> str:
     """Return a score as a bar, its interval as a whisker, and the bounds of an incomplete row."""
-    is_behind = gap and gap.judgment == "is clear"
+    is_behind = gap and gap.mean < 0 and gap.judgment == "is clear"
     kinds = {"behind": is_behind, "point": not row.interval, "whole": not row.missing}
     kind = " ".join(kind for kind, is_so in kinds.items() if is_so)
     label = escape(f"{row.model}: {percent(row.score)}, 95% interval {span(row.interval)}")
@@ -670,14 +714,22 @@ def _section(board: Board, at: int, items: Sequence[Item]) -> dict[str, str]:
         articles += [f'<article id="p{at}m{y}">{words}{details}</article>'] if cell else []
 
     def mark(_: int, x: int, words: str) -> str:
-        failed = x > len(ITEM) - 2 and MARKS["passed"] not in words and words.strip(MARKS["not_run"])
+        is_mark = len(ITEM) - 2 < x < len(lines[0]) - 2
+        failed = is_mark and MARKS["passed"] not in words and words.strip(MARKS["not_run"])
         return f"<td{' class=f' * bool(failed)}>{escape(words)}"
 
     about = {item.test.test_id: item.words()[1:] for item in items}
+    alike = {item.test.test_id for item in items if item.note == "passed by all"}
+    most = max(5, TESTS // len(board.repos))  # those that tell models apart first
+    kept = set(sorted(tests, key=lambda name: name in alike)[:most])
     lines = [["test", "points", *ITEM[2:], *statuses, "asks for"]]
     for name, test in tests.items():
+        if name not in kept:
+            continue
         marks = ("".join(MARKS[run[name]] for run in runs if name in run) for runs in statuses.values())
         lines.append([name[:100], f"{test.max_score:g}", *about.get(name, "---"), *marks, test.asks])
+    if len(tests) > most:
+        lines.append([f"{len(tests) - most} more: see --items", *[""] * (len(lines[0]) - 1)])
     return {"name": escape(board.repos[at]), "articles": "".join(articles), "tests": _table(lines, mark)}
 
 
@@ -712,13 +764,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--compare", nargs=2, metavar="MODEL", help="print the paired difference, and what only one passes")
     add("--items", action="store_true", help="print the tests of each repository, and which to look at")
     arguments = parser.parse_args(argv)
+    sys.stdout, sys.stderr = (s or open(os.devnull, "w") for s in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names and messages come in any script
     reports, left_out = read_reports(arguments.reports, samples=arguments.samples)
-    board = Board(reports) if reports else None
-    notes = [f"left out: {line}" for line in left_out]
-    notes += [f"caution: {line}" for line in board.cautions] if board else ["no report is left"]
+    board = Board(reports, left_out) if reports else None
+    notes = board.notes if board else [*(f"left out: {line}" for line in left_out), "no report is left"]
     print("".join(_line(note) + "\n" for note in notes), end="", file=sys.stderr)
     if not board:
         return 1
@@ -738,8 +790,9 @@ def _write(board: Board, arguments: argparse.Namespace) -> None:
     writers = {"html": page, "csv": csv_of_models, "reports_csv": csv_of_reports, "markdown": markdown}
     for name, make in writers.items():
         if getattr(arguments, name):
+            made = make(board)  # before a file that is there is emptied
             with open(getattr(arguments, name), "w", encoding="utf-8", newline="") as file:
-                file.write(make(board))
+                file.write(made)
     answers = [compare(board, *arguments.compare)] if arguments.compare else []
     answers += [items_text(board)] if arguments.items else []
     print("\n".join(answers or [text(board, shutil.get_terminal_size((100, 24)).columns)]), end="")

@@ -340,7 +340,7 @@ def test_with_samples_a_cell_is_a_mean_and_a_repository_is_solved_by_one_sample(
     # app: 1 - C(1, 2) / C(3, 2) = 1 for two solved of three; 1 - C(2, 2) / C(3, 2) = 2/3 for one
     assert rows["high"].pass_at_k == pytest.approx((1 + 0) / 2)
     assert rows["low"].pass_at_k == pytest.approx((2 / 3 + 0) / 2)
-    assert rows["odd"].pass_at_k == 0  # of app alone; lib has one score
+    assert rows["odd"].pass_at_k is None  # lib has one score, and app alone would be luck with the engine
     assert (rows["odd"].missing, rows["odd"].reports) == ({"engine fault": 1}, 4)
     assert rows["odd"].bounds == pytest.approx((2.2 / 4, 3.2 / 4))
     assert (rows["high"].built, rows["high"].evaluated) == (5, 6)
@@ -558,6 +558,35 @@ def test_the_verdict_says_that_the_first_is_incomplete_or_that_none_has_a_score(
     assert board_of.verdict(board(folder.root)) == "No model has a score."
 
 
+def test_the_verdict_names_the_second_row_and_over_what_it_is_compared(folder):
+    for at in range(8):
+        folder(f"a/r{at}", share(7, f"r{at}"))
+        kind = "engine" if at > 5 else None
+        folder(f"b/r{at}", share(9, f"r{at}", kind=kind))
+    made = board(folder.root)
+    assert board_of.verdict(made) == (
+        "a is first with 70.0%. b is next, by +20.0 points (95% interval +20.0 to +20.0) in the 6 repositories"
+        " that both have; the difference is clear. It is incomplete: with what is missing its score lies within"
+        " 67.5% to 92.5%."
+    )
+    assert 'class="behind' not in board_of.page(made)  # it is ahead
+
+
+def test_a_second_row_that_shares_no_repository_is_named_all_the_same(folder):
+    folder("a/r0", share(9, "r0"))
+    folder("a/r1", share(9, "r1"))
+    folder("b/r2", share(10, "r2"))
+    folder("c/r0", share(1, "r0"))
+    assert " b is next. It is incomplete: " in board_of.verdict(board(folder.root))
+
+
+def test_a_difference_that_is_printed_as_none_is_not_clear():
+    ours = {str(at): 0.5 for at in range(6)}
+    gap = board_of.paired_difference(ours, {repo: score - 0.0002 for repo, score in ours.items()})
+    assert gap.words()[:2] == ["+0.0", "+0.0 to +0.0"]
+    assert gap.judgment == "may be chance"
+
+
 def test_two_runs_print_the_same(folder):
     assert run(six(folder)) == run(folder.root)
 
@@ -770,6 +799,55 @@ def test_what_is_no_error_object_is_no_score(folder):
     assert (code, "m/app.json" in err) == (1, True)
 
 
+def test_points_without_measure_and_names_that_are_no_text_spoil_no_board(folder, tmp_path):
+    folder("a/app", report(row("a")))
+    folder("b/app", report(row("a", score=1e308), row("b", score=1e308)))
+    os.rename(f"{folder.root}/a/app.json", os.fsencode(folder.root) + b"/a/\xff\n\x1b.json")
+    table = tmp_path / "reports.csv"
+    code, _, err = run(folder.root, "--reports-csv", str(table), "--html", str(tmp_path / "x.html"))
+    assert (code, "b/app.json: max_score is 1e+308; expected a number from 0 to 1e+100" in err) == (0, True)
+    assert "/a/\ufffd\ufffd\ufffd.json" in table.read_text()
+
+
+def test_a_file_that_is_there_is_not_emptied_for_what_cannot_be_made(folder, tmp_path, monkeypatch):
+    table = tmp_path / "table.csv"
+    table.write_text("kept")
+    monkeypatch.setattr(board_of, "csv_of_models", lambda _board: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        board_of.main([folder("a/app", report(row("a"))), "--csv", str(table)])
+    assert table.read_text() == "kept"
+
+
+def test_a_folder_behind_a_link_is_read_and_one_that_cannot_be_read_is_named(folder, tmp_path, monkeypatch):
+    folder("a/app", report(row("a")))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "app.json").write_text(json.dumps(report(row("a"))))
+    os.symlink(str(elsewhere), f"{folder.root}/linked")
+    os.symlink(folder.root, f"{folder.root}/a/circle")
+    os.mkdir(f"{folder.root}/locked")
+    scan = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("/locked"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    reports, left_out = board_of.read_reports([folder.root])
+    assert [found.model for found in reports] == ["a", "linked"]
+    assert left_out == [f"{folder.root}/locked: Permission denied"]
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_end_nothing(folder, redirection, tmp_path):
+    table = tmp_path / "table.csv"
+    words = [sys.executable, str(PROGRAM), folder("a/app", report(row("a"))), "--csv", str(table)]
+    shell = f'exec "$@" {redirection}'
+    done = subprocess.run(["sh", "-c", shell, "sh", *words], capture_output=True)
+    assert (done.returncode, done.stderr, table.exists()) == (0, b"", True)
+
+
 def test_the_same_file_in_two_rows_and_what_is_no_file_are_named(folder):
     folder("m/app", report(row("a")))
     os.symlink(os.path.join(folder.root, "m"), os.path.join(folder.root, "linked"))
@@ -898,6 +976,66 @@ def test_a_failed_build_and_what_is_no_score_can_be_told_apart_on_the_heat_map(f
     assert re.search(r'<td class="s x" style="--p:0"><a href="#p1m1">0%<small>build failed</small>', page)
     assert re.findall(r'<td class="([a-z ]*)"><svg', page) == ["point whole", "point whole", "point"]
     assert re.search(r'<td><a href="#p0m2">\u2013<small>engine fault</small>', page)
+
+
+def test_what_was_left_out_and_does_not_compare_stands_in_what_is_published(folder):
+    folder("a/app", report(row("a")))
+    folder("b/app", report(row("a", "failed"), rubric="1" * 64))
+    folder("b/lib", "{")
+    folder("c/app", report(row("a", "not_run"), kind="engine"))
+    made = board_of.Board(*board_of.read_reports([folder.root]))
+    for published in (board_of.page(made), board_of.markdown(made).replace("\\", "")):
+        assert "/b/lib.json: not JSON at line 1, column 2; half written?" in published
+        assert "caution: app: scored by 2 different rubrics" in published
+    lines = list(csv.DictReader(board_of.csv_of_models(made).splitlines()))
+    assert [line["missing"] for line in lines] == ["", "", "1 engine fault"]
+    assert [line["worse"] for line in lines] == ["", "1", ""]
+    assert lines[1]["judgment"] == "is unknown under 5 repositories"
+
+
+def test_tests_that_the_weaker_pass_come_before_the_many_that_nobody_passes(folder):
+    for model, strength in {"a": 4, "b": 3, "c": 2, "d": 1}.items():
+        for repo in range(9):
+            rows = [row(f"none{n}", "failed") for n in range(5)]
+            rows += [row(f"t{n}", "passed" if n < strength else "failed") for n in range(4)]
+            rows.append(row("odd", "passed" if strength < 3 else "failed"))
+            folder(f"{model}/r{repo}", report(*rows, repo=f"r{repo}"))
+    page = board_of.page(board(folder.root))
+    doubts = page[page.index('id="doubts"') :]
+    doubts = doubts[: doubts.index("</table>")]
+    assert doubts.count("passed by the weaker") == 9
+    assert doubts.count("passed by none") == 31
+    assert "14 more: see --items" in doubts
+
+
+def test_with_samples_a_model_without_folders_of_samples_is_named(folder):
+    for place in ("a/1/x", "a/2/x", "b/x"):
+        folder(place, report(row("t")))
+    reports, left_out = board_of.read_reports([folder.root], samples=True)
+    assert [(found.model, found.sample) for found in reports] == [("a", "1"), ("a", "2")]
+    assert left_out == [f"{folder.root}/b/x.json: in no folder of a sample, as others are"]
+    reports, left_out = board_of.read_reports([os.path.join(folder.root, "a")], samples=True)
+    assert ([(found.model, found.sample) for found in reports], left_out) == ([("a", "1"), ("a", "2")], [])
+
+
+def test_a_comparison_of_samples_counts_failed_builds(folder):
+    folder("a/1/r", share(10))
+    folder("a/2/r", share(0, kind="build"))
+    folder("b/1/r", share(10))
+    folder("b/2/r", share(10))
+    said = board_of.compare(board(folder.root, samples=True), "a", "b")
+    assert "a: b 2 of 2, a 1 of 2: not_run: " in said
+    assert ": a 1 of" not in said
+
+
+def test_a_page_on_many_repositories_is_under_two_megabytes_too(folder):
+    for number in range(1000):
+        status = ["passed" if (n * 7 + number) % 3 else "failed" for n in range(40)]
+        rows = [row(f"a_test_with_a_name_{n}", status[n], 1, "exit code 2: no rule") for n in range(40)]
+        folder(f"model-{number % 2}/repo{number // 2}", report(*rows, repo=f"repo{number // 2}"))
+    page = board_of.page(board(folder.root))
+    assert len(page.encode()) < 2_000_000
+    assert "32 more: see --items" in page
 
 
 def thousand(folder):
