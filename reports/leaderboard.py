@@ -41,7 +41,8 @@ DRAWS, SEED = 10_000, 95  # of the bootstrap, so that the same reports always pr
 FEWEST, NOTHING = 5, 1e-9  # repositories for an interval; a difference that is none, but for the last bits
 MAX_BYTES = 20_000_000  # of a report; the evaluator keeps them under a million
 NAME, MESSAGE, OUTPUT, PARAMS = 1000, 300, 600, 120  # characters; a longer name is refused, the rest is cut
-DETAILS, OUTPUTS, TESTS, NOTES = 1500, 400, 4000, 40  # on a page: failures told, with output; tests; notes
+DETAILS, OUTPUTS = 1500, 400  # on one page: failures that are told, and with their output
+TESTS, DOUBTS, NOTES = 4000, 40, 10  # on one page: tests in tables, tests to look at, notes above the board
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 ITEM = ["", "models", "passed", "with rest", "note"]
 DIFFERENCE = ["points", "95% interval", "better", "worse", "equal", "the difference"]
@@ -546,7 +547,7 @@ def markdown(board: Board) -> str:
 
 def _notes(board: Board) -> list[str]:
     more = len(board.notes) - NOTES
-    return [*map(_line, board.notes[:NOTES]), *[f"{more} more notes like these"] * (more > 0)]
+    return [*map(_line, board.notes[:NOTES]), *[f"{more} more notes, which the command prints"] * (more > 0)]
 
 
 def csv_of_models(board: Board) -> str:
@@ -653,8 +654,8 @@ def page(board: Board) -> str:
     items = {repo: board.items(repo) for repo in board.repos}
     # Those that the weaker pass first: of those that nobody passes there can be very many.
     doubts = [(i.correlation or 1, repo, i) for repo in items for i in items[repo] if i.note and i.share < 1]
-    doubtful = [[f"{repo}: {i.test.test_id}", *i.words()] for _, repo, i in sorted(doubts)[:NOTES]]
-    more = len(doubts) - NOTES
+    doubtful = [[f"{repo}: {i.test.test_id}", *i.words()] for _, repo, i in sorted(doubts)[:DOUBTS]]
+    more = len(doubts) - DOUBTS
     doubtful += [[f"{more} more: see --items", *["-"] * (len(ITEM) - 1)]] * (more > 0)
     sections = (_section(board, at, items[repo]) for at, repo in enumerate(board.repos))
     days = sorted({report.started[:10] for report in board.reports})

@@ -987,6 +987,10 @@ def test_what_was_left_out_and_does_not_compare_stands_in_what_is_published(fold
     for published in (board_of.page(made), board_of.markdown(made).replace("\\", "")):
         assert "/b/lib.json: not JSON at line 1, column 2; half written?" in published
         assert "caution: app: scored by 2 different rubrics" in published
+    for at in range(20):
+        folder(f"b/broken{at}", "{")
+    many = board_of.page(board_of.Board(*board_of.read_reports([folder.root])))
+    assert (many.count("left out: "), many.count("12 more notes, which the command prints")) == (10, 1)
     lines = list(csv.DictReader(board_of.csv_of_models(made).splitlines()))
     assert [line["missing"] for line in lines] == ["", "", "1 engine fault"]
     assert [line["worse"] for line in lines] == ["", "1", ""]
