@@ -1133,10 +1133,9 @@ class Process:
         for pipe in (self._popen.stdout, self._popen.stderr):
             if pipe:  # closed first, or a docker that writes would never end
                 pipe.close()
-        if self.wait(0) is None:
-            self._signal(signal.SIGTERM)
-            if self.wait(KILL_LIMIT) is None:
-                self.kill()
+        self._signal(signal.SIGTERM)
+        if self.wait(KILL_LIMIT) is None:
+            self.kill()
 
     def clock(self) -> float:
         """Return the seconds since its start, less those in which this process stood still."""
@@ -1583,9 +1582,8 @@ class Engine:
         """
         options = ("--force", "--volumes") if kind == "container" else ()
         limit = REMOVE_LIMIT if limit is None else limit
-        deadline = time.monotonic() + limit
+        deadline, patience = time.monotonic() + limit, max(limit, CALL_LIMIT)
         while True:
-            patience = max(limit, CALL_LIMIT)
             words = self.ask(kind, "rm", *options, name, last=True, limit=patience).stderr
             answer = self.ask(kind, "inspect", "--format", "{{.Created}}", name, last=True)
             if answer.code != 0 and SAYS_GONE.search(answer.stderr):
@@ -2063,9 +2061,9 @@ class Docker:
     def _judge(self, container: Container) -> Run | None:
         """Say what became of a container that began, or took too long to; None where it did neither."""
         transcript, limit = container.transcript, container.limit
-        output, seconds, disturbed = transcript.output(), container.seconds, container.disturbed
         if not (transcript.begins or limit):
             return None
+        output, seconds, disturbed = transcript.output(), container.seconds, container.disturbed
         if limit == "check":
             why = f"timed out: no end within {transcript.timeout:g} s; the container was killed"
             return Run(TIMEOUT, why, output=output, seconds=seconds, disturbed=disturbed)
@@ -2790,8 +2788,8 @@ class Evaluation:
                 report = json.loads(file.read().decode())
             environment, error = report["environment"], report["error"]
             is_ours = environment["evaluator_version"].split(".")[0] == __version__.split(".", maxsplit=1)[0]
-            same = all(environment[key] == value for key, value in self._asked().items())
-            same = same and report["repo"] == self.repo
+            asked = self._asked().items()
+            same = report["repo"] == self.repo and all(environment[key] == value for key, value in asked)
             kept = environment["kept_image"] or not self._keep_image
             whole = len(report["test_results"]) == len(self.rubric.tests)
             as_junit(report), as_markdown(report), all_passed(report)  # all that is read of it

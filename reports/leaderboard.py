@@ -174,20 +174,21 @@ def read_reports(paths: Iterable[str], *, samples: bool = False) -> tuple[list[R
     owners: dict[str, str] = {}
     left_out: list[str] = []
     for path, owner in _files(paths, left_out, samples=samples):
-        first, place = owners.get(os.path.realpath(path)), "/".join(filter(None, owner))
+        real, place = os.path.realpath(path), "/".join(filter(None, owner))
+        first = owners.get(real)
         if first == place:  # a folder given twice
             continue
         try:
             if first:
                 raise ValueError(f"the same file as one of {first}")
-            owners[os.path.realpath(path)] = place
+            owners[real] = place
             report = _read(path, *owner)
             other = reports.setdefault((report.model, report.repo, report.sample), report)
             if other is not report:
                 raise ValueError(f"a second report on {report.repo} in {place}; {other.file} is taken")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             left_out.append(f"{path}: {_reason(error)}")
-    return [reports[key] for key in sorted(reports)], left_out
+    return [reports[key] for key in sorted(reports)], [*map(_line, left_out)]
 
 
 def _files(paths: Iterable[str], left_out: list[str], *, samples: bool) -> Iterator[tuple[str, list[str]]]:
@@ -547,7 +548,7 @@ def markdown(board: Board) -> str:
 
 def _notes(board: Board) -> list[str]:
     more = len(board.notes) - NOTES
-    return [*map(_line, board.notes[:NOTES]), *[f"{more} more notes, which the command prints"] * (more > 0)]
+    return [*board.notes[:NOTES], *[f"{more} more notes, which the command prints"] * (more > 0)]
 
 
 def csv_of_models(board: Board) -> str:
@@ -772,7 +773,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     reports, left_out = read_reports(arguments.reports, samples=arguments.samples)
     board = Board(reports, left_out) if reports else None
     notes = board.notes if board else [*(f"left out: {line}" for line in left_out), "no report is left"]
-    print("".join(_line(note) + "\n" for note in notes), end="", file=sys.stderr)
+    print("".join(note + "\n" for note in notes), end="", file=sys.stderr)
     if not board:
         return 1
     models = [row.model for row in board.rows]

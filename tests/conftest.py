@@ -136,7 +136,7 @@ class Fake:
 class Forked:
     """A call of the fake docker, as a Popen is to the evaluator, but forked from a Python that runs already.
 
-    Of a call's time nine tenths are the start of Python.
+    Most of a call's time is the start of Python.
     """
 
     def __init__(self, server: str, command: list[object], environment: dict[str, str]) -> None:
