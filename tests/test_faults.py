@@ -261,6 +261,22 @@ def test_a_failed_build_with_options_on_podman_is_a_failed_build(fake, evaluate)
     assert evaluate(["FROM x"], TRUE, build_options=["--layers=false"])["error"]["kind"] == "build"
 
 
+def test_the_control_runs_detached(fake, evaluate):
+    """Attached, docker 28 tells of a container that podman 4.3's engine cannot start only that it cannot attach."""
+    evaluate(["FROM x", "RUN FAIL"], TRUE)
+    (control,) = [call for call in fake.calls() if call[0] == "run"]
+    assert "--detach" in control
+
+
+def test_no_signal_goes_to_a_number_that_may_be_somebody_elses_by_now(monkeypatch):
+    signals = []
+    with de.Process(["true"], os.environ) as process:
+        assert process.wait(60) == 0
+        monkeypatch.setattr(os, "killpg", lambda *words: signals.append(words))
+        process.kill()
+    assert signals == []
+
+
 def test_a_build_option_that_only_fails_at_a_run_is_usage(fake, evaluate):
     fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr="Minimum memory limit allowed is 6MB")
     begun = "Step 1/3 : FROM scratch\n"
