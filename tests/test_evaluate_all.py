@@ -837,7 +837,8 @@ def real_tree(tree, count, *tests, base="busybox:stable"):
     return tree({f"m/app{at}": f"FROM {base}\nENV N={at}\n" for at in range(count)}, *tests)
 
 
-def test_on_an_engine_a_kill_loses_nothing_and_leaves_nothing(engine, legacy, project, tree):
+def test_on_an_engine_a_kill_loses_nothing_and_leaves_nothing(buildkit, project, tree):
+    """BuildKit leaves no image of a build that is stopped; the legacy builder leaves its cached layers."""
     before = census()
     reports = real_tree(tree, 8, run_command("sleep 2"))
     with start("--parallel", "2") as first:
