@@ -1024,13 +1024,16 @@ class Flags(NamedTuple):
     defaults: tuple[tuple[str, str], ...]  # a flag's name and the word that we hand over
     harmless: tuple[str, ...] = ()  # words that set a forbidden flag to what we need
 
-    def check(self, word: str) -> None:
-        """Raise ValueError, with the reason, for a word that must not be handed to docker."""
-        if not re.match(r"--?[A-Za-z]", word) or "\0" in word:
-            raise ValueError(f"{word!r}: expected one word that begins with '-', such as --flag=value")
-        for name in self.names(word):
-            if name in self.forbidden and word not in self.harmless:
-                raise ValueError(f"{word!r}: --{name} is refused, since the evaluation depends on it")
+    def check(self, argument: str, words: Sequence[str]) -> None:
+        """Raise ValueError, with the reason, for words that must not be handed to docker."""
+        if isinstance(words, str):
+            raise ValueError(f"{argument}: expected a list of words, found the string {words!r}")  # noqa: TRY004
+        for word in words:
+            if not re.match(r"--?[A-Za-z]", word) or "\0" in word:
+                raise ValueError(f"{word!r}: expected one word that begins with '-', such as --flag=value")
+            refused = [name for name in self.names(word) if name in self.forbidden]
+            if refused and word not in self.harmless:
+                raise ValueError(f"{word!r}: --{refused[0]} is refused, since the evaluation depends on it")
 
     def names(self, word: str) -> list[str]:
         """Return the long names of the flags that a word sets (`-it` sets two)."""
@@ -2099,14 +2102,12 @@ class Docker:
             run = self._judge(container)
             if run:
                 return run
-            form = "{{json .State}}"
-            answer = self.engine.ask("container", "inspect", "--format", form, container.name)
+            answer = self.engine.ask("container", "inspect", "--format", "{{json .State}}", container.name)
             state = _json_object(answer.stdout)
         finally:
             self._remove("container", container.name)
-        words = shown(
-            " ".join((str(state.get("Error") or "") or _words_of_docker(container.words)).split()), 400
-        )
+        said = str(state.get("Error") or "") or _words_of_docker(container.words)
+        words = shown(" ".join(said.split()), 400)
         # 2. By the image: its /bin/sh started and did not do as told, or is none.
         if container.fate == "running" or (container.code or 0) < 0:
             raise EngineError("the connection to the docker engine was lost, or its program killed")
@@ -2132,13 +2133,8 @@ class Docker:
             raise EngineError("the image that was built is gone from the engine")
         # 5. By USER or WORKDIR: it starts without them, and not with them.
         options = RUN_FLAGS.without(self._run_options, _OF_THE_IMAGE)
-
-        def starts(*more: str) -> bool:
-            probe = self._container(Script(":"), START_LIMIT, network=network, options=(*options, *more))
-            return probe.transcript.begins > 0
-
-        if starts("--user=0", "--workdir=/"):
-            if options != self._run_options and starts():  # as the image has it
+        if self._starts((*options, "--user=0", "--workdir=/"), network=network):
+            if options != self._run_options and self._starts(options, network=network):
                 raise UsageError(f"docker cannot use the run options with this image: {words}")
             run = self._judge(self._container(script, timeout, network=network))
             if run:
@@ -2153,6 +2149,11 @@ class Docker:
         if options and self.control(run_options=options):
             raise UsageError(f"docker refuses the run options: {words}")
         return Run(FAILED, f"the image cannot be started: {words}")
+
+    def _starts(self, options: Sequence[str], *, network: bool) -> bool:
+        """Whether a container of the image begins with these run options instead of the user's."""
+        probe = self._container(Script(":"), START_LIMIT, network=network, options=options)
+        return probe.transcript.begins > 0
 
 
 def _no_engine(words: str) -> EngineError:
@@ -2606,21 +2607,9 @@ class Evaluation:
         events: Events | None = None,
         stop: Stop | None = None,
     ) -> None:
-        # Usage
-        if not 0 < build_timeout < math.inf:
-            raise ValueError(f"build timeout {build_timeout!r}: expected a number of seconds over 0")
-        if not 0 <= wait < math.inf:
-            raise ValueError(f"wait {wait!r}: expected a number of seconds")
-        if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-            raise ValueError(f"jobs {jobs!r}: expected a whole number of at least 1")
-        for flags, name, words in (
-            (BUILD_FLAGS, "build_options", build_options),
-            (RUN_FLAGS, "run_options", run_options),
-        ):
-            if isinstance(words, str):
-                raise ValueError(f"{name}: expected a list of words, found the string {words!r}")  # noqa: TRY004
-            for word in words:
-                flags.check(word)
+        _check_numbers(build_timeout, wait, jobs)
+        BUILD_FLAGS.check("build_options", build_options)
+        RUN_FLAGS.check("run_options", run_options)
         if resume and not output:
             raise ValueError("resume: the report to resume from is that of --output")
         self.dockerfile = os.fspath(dockerfile)
@@ -2629,15 +2618,9 @@ class Evaluation:
         self.junit = os.fspath(junit) if junit else None
         self._context = os.fspath(context) if context else os.path.dirname(self.dockerfile) or "."
         rubric = os.fspath(rubric) if rubric else default_rubric(repo)
+        read = {"--dockerfile": self.dockerfile, "--rubric": rubric}
         try:
-            _check_different(
-                {
-                    "--dockerfile": self.dockerfile,
-                    "--rubric": rubric,
-                    "--output": self.output,
-                    "--junit": self.junit,
-                }
-            )
+            _check_different({**read, "--output": self.output, "--junit": self.junit})
         except FileNotFoundError:
             raise EvaluationError("the current folder is gone; start in one that is there") from None
         self._build_timeout, self._jobs, self._keep_image = build_timeout, jobs, keep_image
@@ -2902,6 +2885,16 @@ def _undisturbed(work: Callable[[], Outcome], stop: Stop) -> Outcome:
     if failure:
         raise failure
     return outcome  # type: ignore[no-any-return]
+
+
+def _check_numbers(build_timeout: float, wait: float, jobs: int) -> None:
+    """Raise ValueError for a time in seconds, or a number of jobs, that makes no sense."""
+    if not 0 < build_timeout < math.inf:
+        raise ValueError(f"build timeout {build_timeout!r}: expected a number of seconds over 0")
+    if not 0 <= wait < math.inf:
+        raise ValueError(f"wait {wait!r}: expected a number of seconds")
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs {jobs!r}: expected a whole number of at least 1")
 
 
 def _check_different(paths: Mapping[str, str | None]) -> None:
