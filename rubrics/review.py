@@ -21,7 +21,6 @@ import argparse
 import collections
 import contextlib
 import functools
-import io
 import json
 import math
 import os
@@ -98,6 +97,7 @@ _HIDDEN = re.compile(
 )
 _SUBSTITUTION = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
 _OPERATOR = re.compile(r"(\|\||&&|[|;&\n])")
+_GOES_ON = re.compile(r"(\|\||&&|\|)\s+")  # a line that ends in one of these does, too
 _ALWAYS = re.compile(r"true|:|exit\s+0|(?:echo|printf)(?![\w.-])[^<>()]*")  # succeeds; `>FILE` may fail
 # What reads to its end, and succeeds whatever the program before it did.
 _FILTER = re.compile(
@@ -137,7 +137,7 @@ def _outline(command: str) -> str:
     text = _HIDDEN.sub(lambda match: (" " if match["blank"] else "x") * len(match[0]), command)
     for _ in range(2):  # one inside another
         text = _SUBSTITUTION.sub(lambda match: "x" * len(match[0]), text)
-    return text
+    return _GOES_ON.sub(lambda match: match[1].ljust(len(match[0])), text)
 
 
 def _exit_code_warnings(params: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -404,13 +404,13 @@ def measure(reading: Reading, images: Images) -> Measurement:
             times[image].append(messages)
             passed = sum(1 for message in messages.values() if not message)
             note = f"{reading.rubric.path}: {image}: {passed} of {len(messages)} tests passed"
-            print(de.shown(note, 500), file=sys.stderr, flush=True)
+            de.write_to(sys.stderr, f"{de.shown(note, 500)}\n")
     return Measurement(reading, images, dict(times))
 
 
 def _written(folder: str, name: str, text: str) -> str:
     path = os.path.join(folder, name)
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
     return path
 
@@ -581,6 +581,7 @@ def as_markdown(reviews: Sequence[Review]) -> str:
         if measurement:
             rows = [row for row in measurement.rows() if row.kind != "no-syntax"]  # a warning already
             found += [(review.path, row.test_id, row.kind, f"{row.points:.12g}", row.text) for row in rows]
+        found += [(review.path, "", "error", "", review.error)] * bool(review.error)
         lines.append(_cells(review.path, *cells))
     if found:
         lines += ["", "| rubric | test | what | points | why |", "|---|---|---|---:|---|"]
@@ -590,7 +591,7 @@ def as_markdown(reviews: Sequence[Review]) -> str:
 
 def _cells(*texts: str) -> str:
     """Return a row of a table, in which no text can end a cell or become markup."""
-    safe = [re.sub(r"([\\`*_{}\[\]<>#|~&])", r"\\\1", de.shown(text, 300)) for text in texts]
+    safe = [re.sub(r"([\\`*_{}\[\]<>#|~&@$:!])", r"\\\1", de.shown(text, 300)) for text in texts]
     return f"| {' | '.join(safe)} |"
 
 
@@ -663,6 +664,8 @@ def _images(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Image
     for folder in filter(None, (given.context, given.solution_context)):
         if not os.path.isdir(folder):
             raise ReviewError(f"{folder}: no such folder for a build context")
+    if given.solution and not os.path.isfile(given.solution):
+        raise ReviewError(f"{given.solution}: no such Dockerfile")
     own = os.path.dirname(os.path.abspath(given.solution)) if given.solution else None
     workdir = given.workdir or (last_workdir(given.solution) if given.solution else "/workspace")
     context = given.solution_context or given.context or own
@@ -685,9 +688,7 @@ def _check_outputs(given: argparse.Namespace) -> None:
     for path in outputs:
         if os.path.realpath(path) in inputs:
             raise ReviewError(f"{path}: this is to be read, and would be overwritten")
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with open(path, "a", encoding="utf-8"):
-            pass
+        de.check_writable(path)
     if len(set(map(os.path.realpath, outputs))) < len(outputs):
         raise ReviewError(f"{outputs[0]}: --output and --markdown are the same file")
 
@@ -711,7 +712,7 @@ def _signals_heard() -> Iterator[None]:
 
 def _error(text: str) -> None:
     for line in text.splitlines():
-        print(f"error: {de.shown(line, 2000)}", file=sys.stderr, flush=True)
+        de.write_to(sys.stderr, f"error: {de.shown(line, 2000)}\n")
 
 
 def _run(given: argparse.Namespace, images: Images | None) -> int:
@@ -721,25 +722,19 @@ def _run(given: argparse.Namespace, images: Images | None) -> int:
     for path in given.rubrics:
         review = _review(path, images)
         reviews.append(review)
-        print(as_text(review), end="", flush=True)
+        de.write_to(sys.stdout, as_text(review))
         _error(review.error)
         against = list(reasons(review)) if given.strict else []
         for reason in against:
-            print(de.shown(f"strict: {path}: {reason}", 1000), file=sys.stderr, flush=True)
+            de.write_to(sys.stderr, de.shown(f"strict: {path}: {reason}", 1000) + "\n")
         bad = bad or bool(review.error or against)
     if len(reviews) > 1:
-        print(sum_of(reviews), end="", flush=True)
-    for path, text in (
-        (
-            given.output,
-            json.dumps({"rubrics": list(map(as_dict, reviews))}, indent=2, allow_nan=False) + "\n",
-        ),
-        (given.markdown, as_markdown(reviews)),
-    ):
-        if path:
-            mode = "a" if path.startswith("/dev/") else "w"  # /dev/stdout may be a file with our own lines
-            with open(path, mode, encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
+        de.write_to(sys.stdout, sum_of(reviews))
+    if given.output:
+        data = {"rubrics": list(map(as_dict, reviews))}
+        de.write_file(given.output, json.dumps(data, indent=2, allow_nan=False) + "\n")
+    if given.markdown:
+        de.write_file(given.markdown, as_markdown(reviews))
     return 1 if bad else 0
 
 
@@ -747,16 +742,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = _parser()
     given = parser.parse_args(argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names and messages come in any script
+    sys.stdout, sys.stderr = de.standard_streams()
     try:
         with _signals_heard():
             return _run(given, _images(parser, given))
     except KeyboardInterrupt as interrupt:
         _error("interrupted")
         return 128 + (interrupt.args[0] if isinstance(interrupt, Interrupted) else signal.SIGINT)
-    except (ReviewError, OSError) as error:
+    except (ReviewError, de.EvaluationError, OSError) as error:
         _error(str(error))
         return 1
 

@@ -107,6 +107,8 @@ CAN_FAIL = [
     "nosuch || echo no && exit 1",
     "nosuch || true && nosuch",
     "nosuch && echo ok",
+    "nosuch &&\necho ok",
+    "nosuch && # why\n  echo ok",
     "nosuch && (nosuch || true)",
     "set -e; nosuch; true",
     "set -x -e; nosuch; true",
@@ -210,6 +212,7 @@ TEST_IT = "end in a test of what it prints"
         ("bash -lc 'app | cat'", "| cat", "app", LEAVE_OUT),
         ("app | /usr/bin/head", "| /usr/bin/head", "app", LEAVE_OUT),
         ("{ make; } | tail -5", "| tail -5", "{ make; }", LEAVE_OUT),
+        ("make |\n  tail -5", "| tail -5", "make", LEAVE_OUT),
         ("app | awk '{if ($1 < 3) exit 1}'", "| awk '{if ($1 < 3) exit 1}'", "app", TEST_IT),
         ("app | awk '{print $1}'", "| awk '{print $1}'", "app", LEAVE_OUT),
         ("app | sed 's/quit/x/'", "| sed 's/quit/x/'", "app", LEAVE_OUT),
@@ -515,6 +518,16 @@ def test_what_is_to_be_read_is_not_overwritten(write, tmp_path):
     code, _, err = run(rubric, "--output", tmp_path)
     assert (code, "Traceback" in err) == (1, False)
     assert "error: " in err
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_screen_that_is_full_loses_nothing(write, tmp_path, stream):
+    bad = write(command("make || true"))
+    words = [sys.executable, str(PROGRAM), bad, "--strict", "--output", str(tmp_path / "o.json")]
+    with open("/dev/full", "w") as full:
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: full}
+        assert subprocess.run(words, **streams).returncode == 1
+    assert len(json.loads((tmp_path / "o.json").read_text())["rubrics"][0]["warnings"]) == 1
 
 
 def test_a_report_on_stdout_follows_the_lines(write, tmp_path):
@@ -834,7 +847,7 @@ def test_a_workdir_that_only_docker_knows_is_asked_for(write, tmp_path, evaluati
     assert "WORKDIR $HOME/app holds a variable; write it out with --workdir DIR" in capsys.readouterr().err
     assert review.main([*words, "--workdir", "/root/app"]) == 0
     assert review.main([*words[:-1], str(tmp_path / "missing")]) == 1
-    assert "No such file" in capsys.readouterr().err
+    assert "missing: no such Dockerfile" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
