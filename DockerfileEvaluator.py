@@ -902,8 +902,10 @@ CONTROL_SIZE = 4 * 1024 * 1024  # of fresh random content: the cache has no answ
 # words that the scripts use; `unset` itself, `set`, `trap`, `exit`, `exec`, `shift` and `:` are special
 # built-ins, which no function can replace in a shell called sh (POSIX, 2.9.1). A shell whose command
 # was killed by Ctrl-C ends itself, unless it has a trap for it. What it prints of $1, the nonce, are the
-# begin mark and the end mark, which Transcript looks for.
+# begin mark and the end mark, which Transcript looks for. dash looks for its own built-ins, too, along a
+# PATH with %builtin in it, and for functions in the folders before that (dash, exec.c).
 _WRAPPER = """\
+case $PATH in *%builtin*) exit 1;; esac
 unset -f command test echo cat
 set +euvx
 trap : INT
@@ -950,7 +952,8 @@ SAYS_REGISTRY = re.compile(
       dial\ tcp | no\ such\ host | i/o\ timeout | TLS\ handshake | x509 | failed\ to\ do\ request
     | connection\ refused | connection\ reset | network\ is\ unreachable | server\ misbehaving
     | :\ (?-i:(unexpected\ )?EOF)$
-    | Client\.Timeout | context\ deadline\ exceeded | (502|503|504)\ [A-Z]
+    | Client\.Timeout | context\ deadline\ exceeded | \b5\d\d\ [A-Z] | unexpected\ (HTTP\ )?status
+    | read\ tcp | GOAWAY | stream\ error | bad\ record\ MAC | verification\ failed
     | toomanyrequests | Too\ Many\ Requests | rate\ limit
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -959,6 +962,7 @@ SAYS_REGISTRY = re.compile(
 SAYS_NO_SUCH_IMAGE = re.compile("denied|does not exist|manifest unknown|not found|unauthorized")
 SAYS_BAD_STEP = re.compile("parse error|(COPY|ADD) failed: (?!Get )")  # and names what stands in it
 SAYS_NO_SOURCE = re.compile("(COPY|ADD) failed|not found|no source files|no such file|checksum|cache key")
+_DOCKER_FAILED = 125  # the exit code of `docker run` for its own failures
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
 
 # The builders: how each begins its log, and how it begins a step.
@@ -989,7 +993,9 @@ _ADVERTISING = re.compile(
 )
 # What the legacy builder and podman's put among the lines that a RUN prints.
 _OF_THE_BUILDER = re.compile("( -)?--> |Removing intermediate container [0-9a-f]+$")
-_USAGE = re.compile("Usage:|Run '|See '|Build an image|Start a build")  # below what docker finds wrong in it
+# On stderr, and no reason of a failure: warnings, and what stands below a word that docker refuses.
+_NO_REASON = re.compile(r"WARNING: |Usage:|Run '|See '|Build an image|Start a build|\s*$")
+_FAILS = re.compile("ERROR: |failed to solve")  # how the reason begins among BuildKit's other lines
 # Colors and titles of terminals (ECMA-48).
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -998,6 +1004,7 @@ _ENVIRONMENT = {
     "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
     "DOCKER_CLI_HINTS": "false",
 }
+REFUSED_CONTEXT = "docker refuses the build context"  # which is one Dockerfile's, and the options all have
 _ENGINE_HINT = (
     "Is an engine running, and does DOCKER_HOST or the docker context point at it? "
     "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
@@ -1183,7 +1190,7 @@ class Process:
     def kill(self) -> None:
         """End the command at once, without a word to whatever it is talking to."""
         self._signal(signal.SIGKILL)
-        self._popen.wait()
+        self.wait(KILL_LIMIT)  # it may belong to another user
 
     def _signal(self, number: int) -> None:
         if self.wait(0) is None:  # or the number may be somebody else's by now
@@ -1336,7 +1343,9 @@ class BuildLog:
         self._steps: dict[str, tuple[str, int, str, collections.deque[str]]] = {}
         self._step = ""  # under way; with BuildKit, where several are, the last to fail
         self._hidden = False  # a step of our own labels is under way
-        self.last_word = "no output"  # of docker itself: its reason for a failure
+        # What docker says on stderr: its last lines, how many there were, and how many begin a reason.
+        self._said: collections.deque[str] = collections.deque(maxlen=100)
+        self._said_count = self._reasons = 0
 
     def feed(self, stream: str, data: bytes) -> None:
         """Take the next bytes of "stdout" or "stderr", in pieces of any size."""
@@ -1356,6 +1365,28 @@ class BuildLog:
     def text(self) -> str:
         """Return the log's end."""
         return self._kept.text()
+
+    @property
+    def last_word(self) -> str:
+        """Docker's own reason for a failure; names that it tells may have several lines."""
+        first = len(self._said) - 1
+        if self.builder == "legacy":  # whose stderr holds nothing else
+            first = 0
+        elif self.builder == "buildkit":
+            first = max((at for at, line in enumerate(self._said) if _FAILS.match(line)), default=first)
+        word = " ".join(list(self._said)[first:]) if self._said else "no output"
+        return re.sub(r"^((ERROR|Error): )?(failed to build: )?", "", word)
+
+    def is_cut(self) -> bool:
+        """Whether docker says that its connection was cut, and nothing before that."""
+        earlier = self._said_count - 1 if self.builder == "legacy" else 0
+        if self.builder == "buildkit":
+            earlier = self._reasons - bool(self._said and _FAILS.match(self._said[-1]))
+        return not earlier and bool(SAYS_CUT.search(self.last_word))
+
+    def title(self) -> str:
+        """Return the step that failed, "" where that is none of the Dockerfile's."""
+        return self._steps.get(self._step, ("", 0, "", ()))[2]
 
     def without_quotes(self) -> str:
         """Return docker's last word without what it quotes, which may be the Dockerfile's text."""
@@ -1384,8 +1415,10 @@ class BuildLog:
         if self.builder == "legacy":
             line = line.rpartition("\r")[2]  # of a progress that overwrites itself
         # The legacy builder hands on what a RUN prints as stdout; with the others all is on stderr.
-        if line.strip() and stream == "stderr" and not _USAGE.match(line):
-            self.last_word = re.sub(r"^((ERROR|Error): )?(failed to build: )?", "", line.strip())
+        if stream == "stderr" and not _NO_REASON.match(line):
+            self._said.append(line.strip())
+            self._said_count += 1
+            self._reasons += bool(_FAILS.match(line))
         step = BUILDERS[self.builder][1].match(line) if self.builder else None
         if step:
             self._begin_step(step)
@@ -1532,13 +1565,6 @@ class Engine:
         self.platform = str(server.get("OsArch") or f"{server.get('Os')}/{server.get('Arch')}")
         self._clock_offset = self._clock() - time.time()
         self._born = "" if self.is_podman else self._bridge_made()  # podman's is the time of asking
-
-    def answers(self) -> bool:
-        """Whether there is an engine that answers."""
-        try:
-            return self.ask("version", "--format", "{{.Server.Version}}").code == 0
-        except EngineError:
-            return False
 
     def now(self) -> float:
         """Return the time by the engine's clock, in seconds since 1970."""
@@ -1751,7 +1777,7 @@ class Docker:
                     continue
                 if code != 0:
                     self._blame_engine_or_user(code, log, context)
-                earlier, doubt = doubt, self._registry_or_connection(code, log)
+                earlier, doubt = doubt, doubt if code is None else self._registry_or_connection(code, log)
                 if not doubt or doubt == earlier:  # what happened once may pass
                     break
             if doubt:
@@ -1783,7 +1809,7 @@ class Docker:
         """Give the image a second tag, with `name` in it, that is never removed; return the tag."""
         part = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-")[:80] or "image"
         tag = f"{REPOSITORY}:{part}-{self._run_id}-kept"
-        answer = self.engine.ask("image", "tag", self.tag, tag)
+        answer = self.engine.ask("image", "tag", self.tag, tag, last=True)
         if answer.code != 0:
             raise EngineError(f"the image could not be kept: {shown(last_line(answer.stderr))}")
         return tag
@@ -1795,6 +1821,7 @@ class Docker:
         self._images.add(tag)
         ours = ("--tag", tag, "--file", os.path.abspath(dockerfile), os.path.abspath(context))
         words = ("build", *BUILD_FLAGS.with_defaults(options), *self._labels, *ours)
+        prolonged = False
         with Process((self.engine.program, *words), self.engine.environment) as process:
             try:
                 for stream, data in process.read():
@@ -1805,9 +1832,10 @@ class Docker:
                     if process.clock() > limit + (GRACE if stream else 0.0):
                         asked = time.monotonic()
                         self._blame_lost_engine("during the build")
-                        if time.monotonic() - asked < GRACE:
+                        if prolonged or time.monotonic() - asked < GRACE:
                             return None
-                        limit = process.clock() + START_LIMIT  # it stood still, and the build with it
+                        # It stood still, and the build with it.
+                        prolonged, limit = True, process.clock() + START_LIMIT
                 code = process.wait(END_LIMIT)
             finally:
                 log.close()
@@ -1817,14 +1845,16 @@ class Docker:
 
     def _inspect_image(self) -> Image | None:
         """Return what the engine says of our image, None where it has none of this run."""
-        fields = ("ID" if self.engine.is_podman else "Id") + " Size Config.User Config.WorkingDir Config.Env"
-        form = "\n".join(f"{{{{json .{field}}}}}" for field in [*fields.split(), "RootFS.Layers"])
-        form += f'\n{{{{index .Config.Labels "{LABEL}run"}}}}'  # not all labels: they can be many
+        fields = ["ID" if self.engine.is_podman else "Id", "Size", "RootFS.Layers"]
+        fields += ["Config.User", "Config.WorkingDir", "Config.Env"]  # of any length: what is cut is left out
+        form = f'{{{{index .Config.Labels "{LABEL}run"}}}}\n'  # not all labels: they can be many
+        form += "\n".join(f"{{{{json .{field}}}}}" for field in fields)
         answer = self.engine.ask("image", "inspect", "--format", form, self.tag)
-        *lines, run_id = answer.stdout.rstrip("\n").split("\n")  # nowhere else: text may hold U+0085
+        run_id, *lines = answer.stdout.rstrip("\n").split("\n")  # nowhere else: text may hold U+0085
         if answer.code != 0 or run_id != self._run_id:
             return None
-        identity, size, user, workdir, environment, layers = map(_json, lines)
+        values = [*map(_json, lines), *[None] * len(fields)]
+        identity, size, layers, user, workdir, environment = values[: len(fields)]
         return Image(
             identity, int(size or 0), user or "", workdir or "", tuple(environment or ()), tuple(layers or ())
         )
@@ -1872,12 +1902,13 @@ class Docker:
         options = BUILD_FLAGS.without(self._build_options, ["target"])
         if not log.builder:  # does docker take the context with a Dockerfile of ours?
             label = f"LABEL content={os.urandom(16).hex()}"
-            tag, _, tried = self._try_build(f"FROM scratch\n{label}\n", options, context)
+            tag, _, tried = self._try_build(f"FROM scratch\n{label}\n", self._build_options, context)
             self._remove("image", tag)
             if not tried.builder:
-                raise UsageError(
-                    f"docker refuses the build options or context: {shown(tried.last_word, 300)}"
-                )
+                tag, _, without = self._try_build(f"FROM scratch\n{label}\n", self._build_options)
+                self._remove("image", tag)
+                what = REFUSED_CONTEXT if without.builder else "docker refuses the build options or context"
+                raise UsageError(f"{what}: {shown(tried.last_word, 300)}")
         words = self.control()
         if words:
             raise EngineError(f"the docker engine fails: {words}")
@@ -1886,7 +1917,11 @@ class Docker:
 
     def _blame_lost_engine(self, when: str) -> None:
         """Raise EngineError where the engine does not answer, or was restarted since we came."""
-        if not self.engine.answers():
+        try:
+            answer = self.engine.ask("version", "--format", "{{.Server.Version}}")
+        except EngineError:
+            answer = Answer(1, "", "")
+        if answer.code != 0:
             raise EngineError(f"the docker engine was lost {when}. {_ENGINE_HINT}")
         if self.engine.restarted():
             raise EngineError(f"the docker engine was restarted {when}")
@@ -1914,8 +1949,10 @@ class Docker:
         """Return "registry" or "connection" where docker itself speaks of trouble there, else ""."""
         if not code or SAYS_RUN_FAILED.search(log.last_word) or SAYS_BAD_STEP.search(log.last_word):
             return ""
-        if SAYS_CUT.search(log.last_word):
+        if log.is_cut():
             return "connection"
+        if log.title().startswith("RUN "):  # which asks no registry, but may tell a USER of any name
+            return ""
         return "registry" if SAYS_REGISTRY.search(log.without_quotes()) else ""
 
     def _blame_registry_or_connection(self, why: str, log: BuildLog) -> None:
@@ -1975,11 +2012,8 @@ class Docker:
                         transcript.feed(data, now)
                     elif not transcript.begins:
                         words.feed(data)
-                    over = (
-                        "stop"
-                        if self._stop.level
-                        else transcript.limit_over(now - (GRACE if stream else 0.0))
-                    )
+                    limit = transcript.limit_over(now - (GRACE if stream else 0.0))
+                    over = "stop" if self._stop.level else limit
                     if over == "check" and not self._runs_on(name):
                         transcript.expect_end(now)
                         over = ""
@@ -2025,7 +2059,7 @@ class Docker:
         return (self.engine.program, "run", *ours, *words, *self._labels, self.tag, *shell, *arguments)
 
     def _kill_container(self, process: Process, name: str, *, begun: bool) -> bool:
-        """Kill a container and the command that reads it; return whether docker may still be making it.
+        """Kill a container and the command that reads it; return whether it may still be there, or come.
 
         What is still being made cannot be removed, so the docker command is kept until the container
         exists. It is killed before `rm --force` kills the container, since docker cannot remove what it
@@ -2038,7 +2072,12 @@ class Docker:
             time.sleep(0 if made else TICK)
         in_flight = not made and process.wait(0) is None
         process.kill()
-        self.engine.remove("container", name)
+        try:
+            self.engine.remove("container", name)
+        except EngineError:
+            if not begun:
+                raise
+            return True  # what it was killed for stands; the end of the run removes it
         return in_flight
 
     def _runs_on(self, name: str) -> bool:
@@ -2088,6 +2127,8 @@ class Docker:
                 "the connection to the docker engine was lost during the test, or its program killed"
             )
         why = f"no proof that the check ran to its end: {amiss} (container's exit code {container.code})"
+        # The connection may have been cut between the mark and docker's word on it.
+        disturbed = disturbed or container.code == _DOCKER_FAILED
         return Run(FAILED, why, output=output, seconds=seconds, disturbed=disturbed)
 
     def _why_not_begun(self, script: Script, timeout: float, *, network: bool) -> Run:
@@ -2119,11 +2160,10 @@ class Docker:
         if container.code in (126, 127) and "/bin/sh" in words:
             return Run(FAILED, f"the image has no usable /bin/sh: {words}")
         # 3. By a limit of ours that this engine cannot set: do without.
-        if SAYS_NO_LIMITS.search(words) and "pids-limit" not in RUN_FLAGS.set_by(self._run_options):
-            if not self._cannot:
-                text = f"--pids-limit is left out, since the engine can set none ({words})"
-                self.engine.warn("no-pids-limit", text)
+        given = RUN_FLAGS.set_by(self._run_options)
+        if SAYS_NO_LIMITS.search(words) and "pids-limit" not in given:
             self._cannot = ("pids-limit",)
+            self.engine.warn("no-pids-limit", "--pids-limit is left out, since the engine can set none")
             run = self._judge(self._container(script, timeout, network=network))
             if run:
                 return run
@@ -2134,7 +2174,9 @@ class Docker:
         # 5. By USER or WORKDIR: it starts without them, and not with them.
         options = RUN_FLAGS.without(self._run_options, _OF_THE_IMAGE)
         if self._starts((*options, "--user=0", "--workdir=/"), network=network):
-            if options != self._run_options and self._starts(options, network=network):
+            elsewhere = () if given & {"workdir", "w"} else ("--workdir=/",)
+            without = options != self._run_options and self._starts(options, network=network)
+            if without and not self._starts((*self._run_options, *elsewhere), network=network):
                 raise UsageError(f"docker cannot use the run options with this image: {words}")
             run = self._judge(self._container(script, timeout, network=network))
             if run:
@@ -2378,15 +2420,20 @@ def check_writable(path: str) -> None:
     """Raise EvaluationError where a file could not be written; make the folders that it needs."""
     if os.path.isdir(path):
         raise EvaluationError(f"{path}: a folder; expected a file for the report")
-    if _stream(path) is not None:
-        return
-    target = os.path.realpath(path)
+    stream, target = _stream(path), os.path.realpath(path)
     folder = os.path.dirname(target)
     try:
+        if stream is not None:
+            if os.access(stream, os.W_OK) if isinstance(stream, str) else os.fstat(stream):
+                return
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         os.makedirs(folder, exist_ok=True)
         temporary = _temporary(target)
-        _new_file(temporary).close()
-        os.unlink(temporary)
+        with contextlib.ExitStack() as stack:
+            file = _new_file(temporary)
+            stack.callback(os.unlink, temporary)
+            with file:
+                file.write(bytes(CHUNK))  # a full disk may have room for an empty file
         # A sticky folder lets nobody else replace a file of somebody's.
         sticky = os.stat(folder).st_mode & stat.S_ISVTX and os.path.exists(target)
         if sticky and os.stat(target).st_uid != os.geteuid() and not os.access(target, os.W_OK):
@@ -2766,6 +2813,8 @@ class Evaluation:
 
     def _earlier_report(self) -> Report | None:
         """Return the report that `output` already holds, None where it is to be evaluated again."""
+        if _stream(str(self.output)) is not None:
+            return None  # a pipe or a device holds none
         try:
             with open(str(self.output), "rb") as file:
                 report = json.loads(file.read().decode())
@@ -2773,7 +2822,7 @@ class Evaluation:
             is_ours = environment["evaluator_version"].split(".")[0] == __version__.split(".", maxsplit=1)[0]
             asked = self._asked().items()
             same = report["repo"] == self.repo and all(environment[key] == value for key, value in asked)
-            kept = environment["kept_image"] or not self._keep_image
+            kept = environment["kept_image"] or not (self._keep_image and report["build"]["succeeded"])
             whole = len(report["test_results"]) == len(self.rubric.tests)
             as_junit(report), as_markdown(report), all_passed(report)  # all that is read of it
             kind = error["kind"] if error else ""
@@ -2826,12 +2875,13 @@ def evaluate(
     return _undisturbed(evaluation.run, evaluation.stop)
 
 
-def check_engine(docker: str = "docker", engine: str | None = None) -> str:
+def check_engine(docker: str = "docker", engine: str | None = None, stop: Stop | None = None) -> str:
     """Return "" where an engine builds a minimal image and starts a container of it, else what is wrong.
 
-    `engine` is a URL or a docker context, as in evaluate(). What it makes is removed.
+    `engine` is a URL or a docker context, as in evaluate(). What it makes is removed. Somebody may ask
+    `stop` to end it.
     """
-    stop = Stop()
+    stop = stop or Stop()
 
     def work() -> str:
         try:
@@ -2840,6 +2890,8 @@ def check_engine(docker: str = "docker", engine: str | None = None) -> str:
             return words or "; ".join(run.left)
         except EngineError as error:
             return str(error)
+        except Stopped:
+            return "interrupted"
 
     return _undisturbed(work, stop)
 

@@ -31,21 +31,23 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 EVALUATOR = os.path.join(PROJECT, "DockerfileEvaluator.py")
 sys.path.insert(0, PROJECT)
 
-from DockerfileEvaluator import Engine as CommandLine  # noqa: E402 - the folder above is on the path only now
 from DockerfileEvaluator import (  # noqa: E402
+    REFUSED_CONTEXT,
     EngineError,
     EvaluationError,
     Stop,
+    Stopped,
     check_engine,
     last_line,
     listed,
@@ -55,6 +57,7 @@ from DockerfileEvaluator import (  # noqa: E402
     standard_streams,
     write_to,
 )
+from DockerfileEvaluator import Engine as CommandLine  # noqa: E402 - the folder above is on the path only now
 
 __all__ = ["main"]
 
@@ -66,11 +69,15 @@ FAULTS = 2  # on engines that work for others: then a Dockerfile is held back
 ALL_FAULTS = 5  # those on engines that were away included
 ASK_LIMIT = 30  # seconds for an engine to tell its processors
 CAUSES = 10  # of failed builds, to be listed
+CAUSE_LINES = 40  # of a log, its last ones, in which they are looked for
 USAGE_CODE = 2  # the evaluator's exit code
 LEAVE = 3  # signals: one asks the evaluations to clean up, the second to leave that, the third leaves them
 BUILD_FAILED = ("build", "build_timeout")  # kinds of a report's error
 # Options of the evaluator that are set here, or that mean nothing for many Dockerfiles.
-OURS = ("dockerfile", "repo", "rubric", "context", "output", "resume", "junit", "check", "version", "help")
+OURS = (
+    *("dockerfile", "repo", "rubric", "context", "output", "resume", "junit", "check", "version", "help"),
+    *("docker", "engine", "wait"),  # abbreviated: in full they are options here, too
+)
 # What must be the same for a report to be that of a repetition, as for --resume.
 SAME = ("dockerfile_sha256", "rubric_sha256", "context", "build_options", "run_options", "build_timeout")
 # Causes that many builds share, and no Dockerfile is to blame for. They are looked for in text that a
@@ -117,7 +124,7 @@ class Outcome(NamedTuple):
     def words(self) -> str:
         """Return it for a line on the screen."""
         if self.kind in BUILD_FAILED:
-            return f"build failed: {shown(self.cause)} ({self.build_seconds:.0f} s)"
+            return f"build failed: {shown(without_step(self.message))} ({self.build_seconds:.0f} s)"
         if self.kind:
             return f"{'engine fault' if self.kind == 'engine' else self.kind}: {shown(self.message, 300)}"
         times = f"build {self.build_seconds:.0f} s, tests {self.test_seconds:.0f} s"
@@ -146,9 +153,15 @@ def read_outcome(path: str) -> Outcome | None:
 
 def cause_of(message: str, log: str) -> str:
     """Return why a build failed, in words that it shares with others: without its step."""
-    found = [match[0] for match in SHARED_CAUSES.finditer(log)]
-    words = found[-1] if found else re.sub(r"^step \S+ of \S+ \(.*?\): (exit code \d+: )?", "", message)
+    end = "\n".join(log.splitlines()[-CAUSE_LINES:])  # what stands above may have been overcome
+    found = [match[0] for match in SHARED_CAUSES.finditer(end)]
+    words = found[-1] if found else without_step(message)
     return " ".join(re.sub(r"\b[0-9a-f]{12,}\b", "…", words).replace("'", "").split())
+
+
+def without_step(message: str) -> str:
+    """Return why a build failed, without the step in which it did."""
+    return re.sub(r"^step \S+ of \S+ \(.*?\): (exit code \d+: )?", "", message)
 
 
 # -------- The tree ----------------------------------------------------------------------------
@@ -216,26 +229,38 @@ def layout_pattern(layout: str) -> re.Pattern[str]:
     return re.compile("".join(words.get(part) or re.escape(part) for part in parts))
 
 
-def files_below(folder: str, hidden: Iterable[str], above: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the files below a folder, in order; links are followed, but not in circles.
+def files_below(
+    folder: str, hidden: Iterable[str], unread: list[OSError], above: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield the files below a folder, in order; note in `unread` why one of its folders cannot be read.
 
-    Names that begin with a dot are passed over, but for those in `hidden`.
+    Links are followed, but not in circles. Names that begin with a dot are passed over, but for those in
+    `hidden`.
     """
     here = os.path.realpath(folder)
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name) if here not in above else ():
-        if entry.name.startswith(".") and entry.name not in hidden:
+    try:
+        names = sorted(os.listdir(folder)) if here not in above else []
+    except OSError as error:
+        if not above:
+            raise
+        unread.append(error)
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        if name.startswith(".") and name not in hidden:
             continue
-        if entry.is_dir():
-            yield from files_below(entry.path, hidden, (*above, here))
+        if os.path.isdir(path):
+            yield from files_below(path, hidden, unread, (*above, here))
         else:
-            yield entry.path
+            yield path
 
 
 def find(options: argparse.Namespace) -> tuple[list[Task], dict[str, list[str]]]:
     """Return a task for each Dockerfile, and those that are left out, by the reason."""
     hidden = [name for name in options.layout.split("/") if name.startswith(".")]
     found: dict[str, list[Task]] = collections.defaultdict(list)  # by report
-    for path in files_below(options.artifacts, hidden):
+    unread: list[OSError] = []
+    for path in files_below(options.artifacts, hidden, unread):
         match = options.pattern.fullmatch(os.path.relpath(path, options.artifacts))
         if match:
             task = Task(match.groupdict().get("model") or "", match["repo"], path, options)
@@ -251,6 +276,8 @@ def find(options: argparse.Namespace) -> tuple[list[Task], dict[str, list[str]]]
     read = {os.path.realpath(path) for task in tasks for path in (task.dockerfile, task.rubric)}
     taken: list[Task] = []
     left_out: dict[str, list[str]] = collections.defaultdict(list)
+    for unreadable in unread:
+        left_out[str(unreadable.strerror)].append(str(unreadable.filename))
     for report, (task, *others) in found.items():
         reason = faults[task.rubric]
         if os.path.realpath(report) in read:
@@ -279,6 +306,7 @@ class Engine:
     def __init__(self, where: str | None, docker: str) -> None:
         self.where, self.docker, self.name = where, docker, shown(where or "the docker engine")
         self.processors = 0  # once it is known
+        self.stop = Stop()  # of a check
         self.running = 0
         self.successes = 0  # reports that count
         self.state, self.rests_until, self.rests = CHECKED, 0.0, 0
@@ -287,17 +315,17 @@ class Engine:
     def check(self, wait: float, over: threading.Event) -> str:
         """Try it with the control, for `wait` seconds; return "" where it works, else what is wrong."""
         deadline = time.monotonic() + wait
-        words = check_engine(self.docker, self.where)
+        words = check_engine(self.docker, self.where, self.stop)
         while words and time.monotonic() < deadline and not over.wait(1):
-            words = check_engine(self.docker, self.where)
+            words = check_engine(self.docker, self.where, self.stop)
         if not words:
             self.processors = self._count_processors()
         return words
 
     def _count_processors(self) -> int:
-        engine = CommandLine(self.docker, self.where, Stop())
+        engine = CommandLine(self.docker, self.where, self.stop)
         for form in ("{{.NCPU}}", "{{.Host.CPUs}}"):  # docker's, podman's
-            with contextlib.suppress(EngineError, ValueError):
+            with contextlib.suppress(EngineError, Stopped, ValueError):
                 answer = engine.ask("info", "--format", form, limit=ASK_LIMIT)
                 if answer.code == 0:
                     return max(int(answer.stdout), 1)
@@ -357,7 +385,7 @@ class Session:
         self.problems: dict[Task, str] = {}  # why there is no result
         self.finished: set[Task] = set()
         self.evaluated: set[Task] = set()  # in this start
-        self.repeated = 0
+        self.ended = self.repeated = 0  # evaluations, and repetitions among them
         self.began = time.monotonic()
 
     @property
@@ -374,7 +402,7 @@ class Session:
         """Try all engines; return whether one works."""
         for engine in self.engines:
             self._check(engine, self.options.wait)
-        while self.checking and len(self.signals) < LEAVE - 1:
+        while self.checking and len(self.signals) < LEAVE:
             self._next_event(None)
         return any(engine.state == WELL for engine in self.engines)
 
@@ -514,7 +542,9 @@ class Session:
     def _interrupted(self, number: int, _: None) -> None:
         self.signals.append(number)
         self.over.set()
-        count = f"waiting for {len(self.running)} to clean up (interrupt again to skip that)"
+        for engine in self.engines:
+            engine.stop.ask()
+        count = f"waiting for {len(self.running) + self.checking} to clean up (interrupt again to skip that)"
         self.screen.print(f"interrupted; {count if len(self.signals) == 1 else 'leaving'}")
         for job in self.running:
             job.process.send_signal(number)
@@ -531,7 +561,7 @@ class Session:
         job.log.seek(job.logged)
         resumed = job.log.readline(100).startswith(b"resumed: ")
         job.log.seek(max(job.logged, os.fstat(job.log.fileno()).st_size - 4000))
-        said = last_line(job.log.read().decode(errors="replace"))
+        said = last_line(job.log.read().decode(errors="replace")) or "nothing in its log; is the disk full?"
         outcome = read_outcome(task.report)
         if outcome and not resumed and job.before and outcome.digest == job.before.digest:
             outcome = None  # of an earlier evaluation
@@ -542,6 +572,8 @@ class Session:
             self._result(job, outcome, resumed=resumed)
         elif outcome and outcome.kind == "engine":
             self._fault(job, outcome)
+        elif outcome and outcome.kind == "usage" and outcome.message.startswith(REFUSED_CONTEXT):
+            self._give_up(task, outcome.words())
         elif code == USAGE_CODE or (outcome and outcome.kind == "usage"):
             words = outcome.message if outcome else said.rpartition("error: ")[2]
             self._give_up(task, f"usage error: {words}")
@@ -564,11 +596,15 @@ class Session:
             words += ", resumed"
         else:
             self.evaluated.add(task)
+            self.ended += 1
             self.repeated += task.is_repeat
             words += ", repeated" * task.is_repeat
             job.engine.successes += 1
             job.engine.rests = 0
             job.engine.settle(was_well=True)
+        if not resumed and not task.is_repeat:  # what is noted was of earlier files
+            with contextlib.suppress(OSError):
+                os.unlink(task.first)
         task.is_repeat = not self.options.no_repeat and task.needs_repetition(outcome)
         if task.is_repeat:
             self.repeats.append(task)
@@ -650,9 +686,10 @@ def bar(session: Session, columns: int) -> str:
     done, total, width = len(session.finished), len(session.tasks), max(min(columns // 4, 30), 6)
     filled = width * done // total
     text = f"[{'#' * filled}{'.' * (width - filled)}] {done}/{total}"
-    evaluated = len(session.finished & session.evaluated)
-    if evaluated >= session.parallel and done < total:
-        minutes = math.ceil((time.monotonic() - session.began) / evaluated * (total - done) / 60)
+    if session.ended >= session.parallel and done < total:
+        # Those that are repeated run one at a time.
+        left = len(session.todo) + len(session.running) + len(session.repeats) * session.parallel
+        minutes = math.ceil((time.monotonic() - session.began) / session.ended * left / 60)
         text += f", {f'{minutes // 60} h ' if minutes >= 60 else ''}{minutes % 60} min left"  # noqa: PLR2004
     text += f": {', '.join(shown(job.task.place, 60) for job in session.running)}" if session.running else ""
     return text if len(text) < columns else f"{text[: max(columns - 2, 0)]}…"
@@ -680,20 +717,24 @@ def tell_sums(session: Session, left_out: Mapping[str, Sequence[str]]) -> None:
     tell("failed builds by cause:") if causes else None
     for cause, count in causes:
         tell(f"  {count} of {len(failed)}: {shown(cause)}")
-    means = mean_by_model(session.options.reports) if results else {}
+    means = mean_by_model([task.report for task in results], session.options.reports)
     tell("mean score by model:") if means else None
+    reported = collections.Counter(task.model for task in results)
+    wanted = collections.Counter(task.model for task in session.tasks)
     for model, mean in means.items():
-        tell(f"  {shown(model):<{max(map(len, means))}}  {'-' if mean is None else f'{mean:.1%}'}")
+        lacks = f" ({reported[model]} of {wanted[model]} reports)" * (reported[model] < wanted[model])
+        tell(f"  {shown(model):<{max(map(len, means))}}  {'-' if mean is None else f'{mean:.1%}'}{lacks}")
 
 
-def mean_by_model(reports: str) -> dict[str, float | None]:
-    """Return the mean score of each model below a folder of reports, by the leaderboard's own functions."""
+def mean_by_model(files: Collection[str], folder: str) -> dict[str, float | None]:
+    """Return the mean score of each model in some of the reports of a folder, as the leaderboard has it."""
     path = os.path.join(PROJECT, "reports", "leaderboard.py")
     spec: Any = importlib.util.spec_from_file_location("leaderboard", path)
     leaderboard: Any = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = leaderboard
     spec.loader.exec_module(leaderboard)
-    found, _ = leaderboard.read_reports([reports])
+    ours = set(map(os.path.realpath, files))
+    found = [r for r in leaderboard.read_reports([folder])[0] if os.path.realpath(r.file) in ours]
     means: dict[str, float | None] = leaderboard.scores_by_model(found) if found else {}
     return means
 
@@ -760,14 +801,20 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    options, screen = _options(argv), Screen()
+    try:
+        return _run(_options(argv), Screen())
+    except KeyboardInterrupt:  # before signals only ask: nothing was begun
+        return 128 + signal.SIGINT
+
+
+def _run(options: argparse.Namespace, screen: Screen) -> int:
     try:
         tasks, left_out = find(options)
     except OSError as error:
         screen.error(f"{shown(str(error.filename))}: {error.strerror}")
         return 1
     for reason, files in left_out.items():
-        screen.error(f"left out: {shown(reason, 500)}: {listed(files)}")
+        screen.error(f"left out: {shown(reason, 500)}: {listed(files, most=len(files))}")
     if not tasks:
         where = shown(os.path.join(options.artifacts, options.layout))
         screen.error(f"nothing to evaluate: no Dockerfile {'is left of' if left_out else 'matches'} {where}")

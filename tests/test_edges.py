@@ -159,6 +159,32 @@ def test_a_function_in_bashs_environment_answers_for_no_word_of_ours(fake, evalu
     assert {key: value for key, value in found.items() if value != expected[key]} == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("echo", "case $* in *=B) /bin/echo $1; /bin/echo needle; /bin/echo ${1%=B}=E 0; exit 0;; esac"),
+        ("test", "return 0"),
+    ],
+)
+def test_a_path_on_which_dash_finds_functions_answers_for_no_word_of_ours(
+    fake, evaluate, tmp_path, name, body
+):
+    """With %builtin in PATH dash looks for its own words there, behind the functions of other folders."""
+    if not shutil.which("dash"):
+        pytest.skip("no dash here; Debian's /bin/sh is one")
+    fake.write("shell", ["dash"])
+    (tmp_path / "functions").mkdir()
+    (tmp_path / "functions" / name).write_text(f"{name}() {{ {body}; }}\n")
+    fake.write("environment", {"PATH": f"{tmp_path}/functions%func:%builtin:{os.environ['PATH']}"})
+    tests = [
+        run_command("exit 3"),
+        {"type": "output_contains", "params": {"command": "true", "contains": ["needle"]}},
+        {"type": "files_exist", "params": {"paths": ["/no/such"]}},
+        {"type": "file_contains", "params": {"path": "/no/such", "contains": ["needle"]}},
+    ]
+    assert set(statuses(evaluate(["FROM x"], *tests)).values()) == {"failed"}
+
+
 @pytest.fixture(scope="session")
 def busybox(tmp_path_factory):
     """Return a busybox: the host's, that of Debian's package, or that of the image."""

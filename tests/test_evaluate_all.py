@@ -145,6 +145,7 @@ def test_a_layout_that_is_none_is_wrong_usage(run, project, layout):
 def test_links_are_followed_but_not_in_circles_and_hidden_names_are_passed_over(fake, project, tree, run):
     tree({"a/app": "FROM x\n", ".git/b/app": "FROM x\n"})
     os.symlink("..", project / "artifacts/a/up")
+    os.symlink("itself", project / "artifacts/itself")
     write(project / "elsewhere/app.dockerfile", "FROM x\n")
     os.symlink("../elsewhere", project / "artifacts/linked")
     code, out, _ = run("--parallel", "1")
@@ -253,6 +254,19 @@ def test_a_tree_is_evaluated_and_what_has_a_report_is_resumed(fake, project, tre
     assert fake.left() == []
 
 
+def test_the_means_are_of_these_dockerfiles_and_say_what_they_lack(fake, project, tree, run):
+    reports = tree({"m/app": "FROM x\n", "m/lib": "FROM x\n", "other/app": "FROM x\n"})
+    run()
+    os.rename(project / "artifacts/other", project / "elsewhere")
+    reports[1].unlink()
+    fake.fault(
+        "build", "fail", given=str(project / "artifacts/m/lib.dockerfile"), stderr="error during connect"
+    )
+    code, out, _ = run("--parallel", "1")
+    assert code == 1
+    assert out.partition("mean score by model:\n")[2] == "  m  100.0% (1 of 2 reports)\n"
+
+
 def test_fresh_starts_over(fake, project, tree, run):
     tree({"a/app": FAILS})
     assert run()[0] == 0
@@ -311,6 +325,7 @@ def test_options_of_the_evaluator_are_handed_on(fake, project, tree, run):
         (["--output", "x"], "--output cannot be given for many Dockerfiles"),
         (["--out=x"], "--out cannot be given for many Dockerfiles"),
         (["--resume"], "--resume cannot"),
+        (["--eng=x"], "--eng cannot"),
         (["--frobnicate"], "unrecognized arguments: --frobnicate"),
         (["artifacts"], "unrecognized arguments: artifacts"),
         (["--jobs", "many"], "argument --jobs: invalid int value: 'many'"),
@@ -334,6 +349,18 @@ def test_a_usage_error_stops_all(fake, project, tree, run):
     code, out, errors = run("--run-option=--frob", "--parallel", "1")
     assert (code, len(builds(fake)), out.count("usage error: ")) == (1, 1, 1)
     assert "error: stopped, since it would be the same for all: docker refuses the run options" in errors
+
+
+def test_a_context_that_docker_refuses_stops_nobody_else(fake, project, tree, run):
+    reports = tree({"a/app": "FROM x\n", "a/odd": "FROM x\n", "b/app": "FROM x\n"})
+    for repo in ("app", "odd"):
+        (project / "checkouts" / repo).mkdir(parents=True)
+    for on in ("build", "control build"):
+        fake.fault(on, "fail", given=str(project / "checkouts/odd"), stderr="error checking context")
+    code, out, errors = run("--parallel", "1")
+    assert (code, errors) == (1, "")
+    assert [kind(report) for report in reports] == ["whole", "usage", "whole"]
+    assert "] a/odd: usage: docker refuses the build context: error checking context\n" in out
 
 
 def test_the_summary_of_github_is_not_filled_with_hundreds_of_tables(fake, project, tree, run, monkeypatch):
@@ -435,8 +462,8 @@ def quick(tmp_path, monkeypatch):
     stub = tmp_path / "evaluator.py"
     stub.write_text(EVALUATOR)
     monkeypatch.setattr(ea, "EVALUATOR", str(stub))
-    monkeypatch.setattr(ea, "check_engine", lambda docker, engine: "")
-    monkeypatch.setattr(ea, "mean_by_model", lambda reports: {})
+    monkeypatch.setattr(ea, "check_engine", lambda *_: "")
+    monkeypatch.setattr(ea, "mean_by_model", lambda *_: {})
     yield
     for file in tmp_path.rglob("*.json"):  # none of these is a whole report
         file.unlink()
@@ -522,6 +549,17 @@ def test_what_was_repeated_with_other_files_or_options_is_repeated_again(quick, 
     assert "evaluated 1, resumed 0, repeated 1," in out
     assert evaluations(report) == 4
     assert "evaluated 0, resumed 1, repeated 0," in run(*words)[1]
+
+
+def test_a_repetition_of_earlier_files_excuses_none(quick, project, tree, run):
+    (report,) = tree({"a/app": "FAIL"})
+    run()
+    tree({"a/app": "x"})
+    run()
+    assert (kind(report), evaluations(report)) == ("whole", 3)
+    tree({"a/app": "FAIL"})
+    run()
+    assert evaluations(report) == 5
 
 
 def test_an_interrupted_repetition_is_no_excuse_for_other_options(quick, project, tree, run):
@@ -798,12 +836,27 @@ def test_the_bar_fits_the_terminal(columns, line):
     running = [SimpleNamespace(task=SimpleNamespace(place=place)) for place in places]
     done = set(tasks[:80])
     began = time.monotonic() - 3000 + 10
-    session = SimpleNamespace(
-        tasks=tasks, finished=done, evaluated=done, running=running, parallel=8, began=began
-    )
+    session = SimpleNamespace(tasks=tasks, finished=done, ended=80, running=running, parallel=8, began=began)
+    session.todo, session.repeats = tasks[83:], []
     found = ea.bar(session, columns)
     assert found == line
     assert len(found) < columns
+
+
+def test_repetitions_are_reckoned_one_at_a_time():
+    session = SimpleNamespace(tasks=range(8), finished=[], ended=8, todo=[], running=[], repeats=range(8))
+    session.parallel, session.began = 8, time.monotonic() - 480 + 1
+    assert ea.bar(session, 80) == "[....................] 0/8, 1 h 4 min left"
+
+
+def test_an_interrupt_ends_the_check_of_an_engine_that_hangs(fake, project, tree):
+    tree({"a/app": "FROM x\n"})
+    fake.fault("control build", "hang")
+    with start() as process:
+        wait_for(lambda: any(call[0] == "build" for call in fake.calls()))
+        os.kill(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=30)[0].decode()  # the control would take 60 s
+    assert (process.returncode, "interrupted; waiting for 1 to clean up" in said) == (130, True)
 
 
 def test_a_terminal_shows_a_bar_below_the_lines(fake, project, tree, monkeypatch):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import threading
 import time
 
 import pytest
 from cases import LOOK, TRUE, output_contains, run_command
-from conftest import assert_holds, statuses
+from conftest import PIPES, PROGRAM, assert_holds, statuses
+from engine import wait_for
 
 import DockerfileEvaluator as de
 
@@ -172,6 +175,60 @@ def test_what_docker_names_of_a_dockerfile_is_no_word_about_a_registry(fake, eva
     assert (len(fake.calls("build")), fake.calls("pull")) == (1, [])
 
 
+COPIES = {
+    "stdout": 'Step 1/4 : FROM x\nStep 2/4 : COPY ["a", "/"]\n',
+    "stderr": "COPY failed: file not found in build context: stat a\n{}: file does not exist",
+}
+BUILDKIT_COPIES = {"stderr": "#1 [1/2] FROM x\nERROR: failed to solve: cannot copy to non-directory: /a\n{}"}
+HAS_A_USER = {
+    "stdout": "Step 1/4 : FROM x\nStep 2/4 : RUN true\n",
+    "stderr": "unable to find user {}: no matching entries in passwd file",
+}
+
+
+@pytest.mark.parametrize(
+    ("log", "name"),
+    [
+        (COPIES, "error during connect"),
+        (COPIES, "dial tcp"),
+        (BUILDKIT_COPIES, "error during connect"),
+        (BUILDKIT_COPIES, "unexpected EOF"),
+        (HAS_A_USER, "dial tcp"),
+    ],
+)
+def test_no_name_in_a_dockerfile_is_a_word_of_docker(fake, evaluate, log, name):
+    """Names may hold line breaks, and docker tells them as they are; Docker Hub is out of reach."""
+    fake.write("pull", {"stderr": LOOKUP})
+    fake.fault("build", "fail", **{stream: text.format(name) for stream, text in log.items()})
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "build"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "received unexpected HTTP status: 500 Internal Server Error",
+        "unexpected status code 520",
+        "read tcp 10.0.0.2:443: read: connection timed out",
+        "http2: server sent GOAWAY and closed the connection",
+        "stream error: stream ID 5; INTERNAL_ERROR",
+        "remote error: tls: bad record MAC",
+        "filesystem layer verification failed for digest sha256:0",
+    ],
+)
+def test_a_failure_of_docker_hub_is_no_failed_build(fake, evaluate, words):
+    fake.write("pull", {"stderr": f"Error response from daemon: {words}"})
+    fake.fault("build", "fail", stdout="Step 1/4 : FROM x\n", stderr=words)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "engine"
+    assert len(fake.calls("build")) == 2
+
+
+def test_a_registry_out_of_reach_is_asked_about_if_the_second_attempt_takes_too_long(fake, evaluate):
+    fake.write("pull", {"stderr": LOOKUP})
+    fake.fault("build", "fail", nth=1, stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
+    fake.fault("build", "hang", nth=2)
+    assert evaluate(["FROM x"], TRUE, build_timeout=2)["error"]["kind"] == "engine"
+
+
 def test_a_docker_that_dies_in_the_second_attempt_is_an_engine_fault(fake, evaluate):
     fake.write("pull", {"stderr": "denied"})
     fake.fault("build", "fail", nth=1, stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
@@ -236,6 +293,24 @@ def test_options_and_contexts_that_docker_refuses_are_usage(fake, evaluate):
     report = evaluate(["FROM x"], TRUE, build_options=["--bogus"])
     words = "docker refuses the build options or context: unknown flag: --bogus"
     assert report["error"] == {"kind": "usage", "message": words}
+
+
+def test_a_target_without_a_value_is_usage(fake, evaluate):
+    """It takes a label of ours for its value, and docker one for the context."""
+    for on in ("build", "control build"):
+        fake.fault(on, "fail", given="--target", stderr='ERROR: "docker build" requires exactly 1 argument.')
+    assert evaluate(["FROM x"], TRUE, build_options=["--target"])["error"]["kind"] == "usage"
+
+
+def test_a_context_that_docker_refuses_is_told_from_options(fake, evaluate, tmp_path):
+    context = tmp_path / "context"
+    context.mkdir()
+    for on in ("build", "control build"):
+        fake.fault(on, "fail", given=str(context), stderr="error checking context: syntax error in pattern")
+    report = evaluate(["FROM x"], TRUE, context=str(context), build_options=["--pull"])
+    words = f"{de.REFUSED_CONTEXT}: error checking context: syntax error in pattern"
+    assert report["error"] == {"kind": "usage", "message": words}
+    assert fake.left() == []
 
 
 def test_a_dockerfile_that_docker_refuses_at_once_is_at_fault_itself(fake, evaluate):
@@ -313,10 +388,23 @@ def test_a_build_that_takes_too_long(fake, evaluate):
     assert statuses(report) == {"run_command_1": "not_run"}
 
 
+def test_a_slow_engine_does_not_prolong_a_build_again_and_again(fake, evaluate, monkeypatch):
+    monkeypatch.setattr(de, "START_LIMIT", 2.0)
+    fake.fault("version", "delay", seconds=0.7)
+    fake.fault("network inspect", "delay", seconds=0.7)
+    report = evaluate(["FROM x", "RUN SLEEP"], TRUE, build_timeout=0.5)
+    assert report["error"]["kind"] == "build_timeout"
+
+
 def test_a_build_whose_image_was_not_loaded(fake, evaluate):
     report = evaluate(["FROM x", "RUN NOLOAD"], TRUE)
     assert report["error"]["kind"] == "engine"
     assert "did not load it" in report["error"]["message"]
+
+
+def test_an_environment_of_any_length_is_no_engine_fault(fake, evaluate):
+    fake.write("config", {"Env": ["PATH=/bin", "A=" + "x" * 4_300_000]})
+    assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "passed"}
 
 
 def test_an_image_of_another_run_under_our_tag_is_not_tested(fake, evaluate):
@@ -426,6 +514,17 @@ def test_a_user_of_the_image_is_not_blamed_on_the_run_options(fake, evaluate):
     assert (statuses(report), report["error"]) == ({"run_command_1": "failed"}, None)
 
 
+def test_a_workdir_that_the_users_user_may_not_enter_is_the_images_fault(fake, evaluate):
+    """Probes: without both, with the image's own user, and with the user's in another folder."""
+    fake.write("config", {"WorkingDir": "/root/app"})
+    words = "docker: Error response from daemon: chdir to cwd (/root/app): permission denied."
+    for nth in (1, 2, 6):
+        fake.fault("run", "fail", nth=nth, code=126, stderr=words)
+    report = evaluate(["FROM x"], TRUE, run_options=["--user=1000"])
+    assert (statuses(report), report["error"]) == ({"run_command_1": "failed"}, None)
+    assert {"--user=1000", "--workdir=/"} <= set(fake.calls("run")[5])
+
+
 def test_a_user_that_the_run_option_gave_is_not_the_images_fault(fake, evaluate):
     fake.write("config", {"User": "app"})
     words = "docker: Error response from daemon: unable to find user nosuch."
@@ -451,9 +550,8 @@ def test_an_engine_that_cannot_limit_processes_does_without_and_the_report_says_
     fake.fault("run", "fail", given="--pids-limit=4096", **NO_LIMITS)
     report = evaluate(["FROM x"], LOOK, LOOK, TRUE, TRUE)
     assert (report["summary"]["passed_tests"], report["error"]) == (4, None)
-    assert report["warnings"] == [
-        f"no-pids-limit: --pids-limit is left out, since the engine can set none ({NO_LIMITS['stderr']})"
-    ]
+    words = "no-pids-limit: --pids-limit is left out, since the engine can set none"
+    assert report["warnings"] == [words]
     assert "--pids-limit=4096" not in fake.calls("run")[-1]
 
 
@@ -533,6 +631,26 @@ def test_a_large_image_may_take_longer_to_remove_than_a_question(fake, evaluate,
     assert (report["error"], fake.left()) == (None, [])
 
 
+def test_a_slow_removal_excuses_no_test_that_timed_out(fake, evaluate, monkeypatch):
+    for limit, seconds in {"REMOVE_LIMIT": 1.5, "CALL_LIMIT": 1.5, "RETURN_LIMIT": 0.5}.items():
+        monkeypatch.setattr(de, limit, seconds)
+    fake.fault("container rm", "delay", nth=1, seconds=4)
+    report = evaluate(["FROM x"], run_command("sleep 600", timeout=0.5))
+    assert (statuses(report), report["error"]) == ({"run_command_1": "timeout"}, None)
+    assert fake.left() == []
+
+
+def test_a_docker_that_may_not_be_killed_is_not_waited_for(monkeypatch):
+    """As one behind sudo."""
+    monkeypatch.setattr(de, "KILL_LIMIT", 0.1)
+    kill = os.killpg
+    with de.Process(["sleep", "600"], os.environ) as process:
+        monkeypatch.setattr(os, "killpg", lambda *_: None)
+        process.kill()
+        assert process.wait(0) is None
+        monkeypatch.setattr(os, "killpg", kill)
+
+
 def test_one_answer_that_fails_in_clean_up_is_asked_again(fake, evaluate):
     fake.fault("image rm", "fail", nth=1, stderr="Error response from daemon: conflict")
     report = evaluate(["FROM x"], TRUE)
@@ -580,6 +698,18 @@ def test_a_docker_program_that_dies_is_an_engine_fault(fake, evaluate, moment):
         row = evaluate(["FROM x"], run_command(f"kill -9 $(cat {fake.folder}/program.pid); sleep 60"))
         assert row["test_results"][0]["status"] == "error"
         assert fake.left() == []
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, "passed"), (2, "failed")])
+def test_a_connection_cut_after_the_end_mark_is_tried_once_more(fake, evaluate, tmp_path, times, status):
+    program = tmp_path / "cut-docker"
+    lines = ["#!/bin/sh", f'test $1 = run && echo >>{tmp_path}/runs || exec {fake.program} "$@"']
+    lines += [f'test $(wc -l <{tmp_path}/runs) -gt {times} && exec {fake.program} "$@"']
+    lines += [f'{fake.program} "$@"', "echo error during connect: EOF >&2", "exit 125"]
+    program.write_text("\n".join(lines))
+    program.chmod(0o755)
+    report = evaluate(["FROM x"], TRUE, docker=str(program))
+    assert (statuses(report), report["error"]) == ({"run_command_1": status}, None)
 
 
 def leave(fake, owner, expires, run="0123456789ab"):
@@ -644,6 +774,15 @@ def test_a_kept_image_stays_under_a_name_of_its_own(fake, evaluate):
     assert fake.left() == [report["environment"]["kept_image"]]
     assert report["environment"]["kept_image"].startswith("dockerfile-evaluator:example-")
     assert report["environment"]["kept_image"].endswith("-kept")
+
+
+def test_an_interrupt_while_an_image_is_kept_hides_none(fake, arguments, report):
+    fake.fault("image tag", "delay", seconds=1)
+    process = subprocess.Popen([*PROGRAM, *arguments(["FROM x"], TRUE, more=["--keep-image"])], **PIPES)
+    wait_for(lambda: fake.calls("image", "tag"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert fake.left() == [report()["environment"]["kept_image"]]
 
 
 def test_evaluations_in_several_threads_do_not_meet(fake, dockerfile, rubric):

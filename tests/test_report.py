@@ -6,12 +6,14 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 from xml.etree import ElementTree
 
 import junitparser
 import pytest
 from cases import TRUE, run_command
-from conftest import assert_holds
+from conftest import PROJECT, assert_holds
 
 import DockerfileEvaluator as de
 
@@ -202,8 +204,21 @@ def test_a_report_can_go_to_a_device(tmp_path):
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
+def test_a_full_disk_is_known_before_the_build(tmp_path):
+    """A limit of the size of files stands for it: an empty file can be made there, too."""
+    path = tmp_path / "report.json"
+    script = "import resource, DockerfileEvaluator; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0));"
+    script += f"DockerfileEvaluator.check_writable({str(path)!r})"
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, cwd=str(PROJECT), capture_output=True)
+    assert b"report.json: the report cannot be written: File too large" in done.stderr
+    assert not list(tmp_path.glob("report*"))
+
+
 def test_whether_the_report_can_be_written_is_known_before_the_build(fake, evaluate, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(de.EvaluationError, match="the report cannot be written"):
         evaluate(["FROM x"], TRUE, output=str(tmp_path / "file" / "report.json"))
+    with pytest.raises(de.EvaluationError, match="/dev/fd/987: the report cannot be written"):
+        evaluate(["FROM x"], TRUE, output="/dev/fd/987")
     assert fake.calls() == []

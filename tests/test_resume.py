@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import threading
 import time
 
 import pytest
 from cases import FALSE, TRUE
-from conftest import statuses
+from conftest import PIPES, PROGRAM, statuses
 
 import DockerfileEvaluator as de
 
@@ -59,6 +60,7 @@ def test_a_failed_build_is_a_report_like_any_other(again):
     first, _ = again(("FROM x", "RUN FAIL"))
     assert first["error"]["kind"] == "build"
     assert again(("FROM x", "RUN FAIL")) == (first, False)
+    assert again(("FROM x", "RUN FAIL"), keep_image=True) == (first, False)  # there is none to keep
 
 
 @pytest.mark.parametrize("kind", ["engine", "usage", "interrupted"])
@@ -66,6 +68,12 @@ def test_what_is_no_score_is_evaluated_again(again, tmp_path, kind):
     report, _ = again()
     (tmp_path / "report.json").write_text(json.dumps({**report, "error": {"kind": kind, "message": "x"}}))
     assert again()[1] is True
+
+
+def test_a_pipe_holds_no_report(fake, arguments):
+    words = [*PROGRAM, *arguments(["FROM x"], TRUE, more=["--output=/dev/stdout", "--resume"])]
+    process = subprocess.Popen(words, **PIPES)
+    assert b'"passed_tests": 1' in process.communicate(timeout=120)[0]
 
 
 def test_a_build_that_took_too_long_is_tried_again_with_more_time(again):
