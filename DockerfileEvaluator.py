@@ -986,6 +986,7 @@ _OWN_STEPS = {"legacy": 3, "buildah": 1}
 _ADVERTISING = re.compile(
     r"""
       DEPRECATED:\ The\ legacy\ builder | \s+Install\ the\ buildx | \s+https://docs\.docker\.com/go/buildx
+    | \s+BuildKit\ is\ currently\ disabled | \s+environment-variable\.$
     | View\ build\ details: | What's\ next | \s+View\ a\ summary | Use\ 'docker\ scan'
     | \#\d+\ sha256:[0-9a-f]{64}$                    # BuildKit's name for a step, below its title
     """,
@@ -995,7 +996,8 @@ _ADVERTISING = re.compile(
 _OF_THE_BUILDER = re.compile("( -)?--> |Removing intermediate container [0-9a-f]+$")
 # On stderr, and no reason of a failure: warnings, and what stands below a word that docker refuses.
 _NO_REASON = re.compile(r"WARNING: |Usage:|Run '|See '|Build an image|Start a build|\s*$")
-_FAILS = re.compile("ERROR: |failed to solve")  # how the reason begins among BuildKit's other lines
+# What stands above BuildKit's reason, or begins it; not where its connection was cut.
+_FAILS = re.compile("ERROR: |failed to solve|------$")
 # Colors and titles of terminals (ECMA-48).
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -1373,7 +1375,8 @@ class BuildLog:
         if self.builder == "legacy":  # whose stderr holds nothing else
             first = 0
         elif self.builder == "buildkit":
-            first = max((at for at, line in enumerate(self._said) if _FAILS.match(line)), default=first)
+            starts = (at + line.startswith("---") for at, line in enumerate(self._said) if _FAILS.match(line))
+            first = max((at for at in starts if at <= first), default=first)
         word = " ".join(list(self._said)[first:]) if self._said else "no output"
         return re.sub(r"^((ERROR|Error): )?(failed to build: )?", "", word)
 

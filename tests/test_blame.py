@@ -193,6 +193,8 @@ NONSENSE = {
     "the end of a heredoc": "EOF",
     "a missing context": "COPY unexpected-EOF /",
     "a name of two lines": 'COPY ["a\\nunexpected EOF", "/"]',  # BuildKit: "stream terminated by RST_STREAM"
+    "a name whose second line says more": 'COPY ["a\\nerror during connect", "/"]',
+    "a folder of two lines": 'RUN ["touch", "/a\\nerror during connect"]\nCOPY [".", "/a\\nerror during connect/"]',
     "a download from nowhere": "ADD http://registry-1.docker.io.invalid/v2/ /x",
     "a download that breaks off": "ADD http://127.0.0.1/x /x",  # "unexpected EOF"
 }

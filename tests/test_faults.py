@@ -180,6 +180,9 @@ COPIES = {
     "stderr": "COPY failed: file not found in build context: stat a\n{}: file does not exist",
 }
 BUILDKIT_COPIES = {"stderr": "#1 [1/2] FROM x\nERROR: failed to solve: cannot copy to non-directory: /a\n{}"}
+OLD_BUILDKIT_COPIES = {
+    "stderr": "#1 [1/2] FROM x\n------\n > [2/2] COPY [d, /]:\n------\nmkdir /a\n{}: not a directory"
+}
 HAS_A_USER = {
     "stdout": "Step 1/4 : FROM x\nStep 2/4 : RUN true\n",
     "stderr": "unable to find user {}: no matching entries in passwd file",
@@ -193,6 +196,7 @@ HAS_A_USER = {
         (COPIES, "dial tcp"),
         (BUILDKIT_COPIES, "error during connect"),
         (BUILDKIT_COPIES, "unexpected EOF"),
+        (OLD_BUILDKIT_COPIES, "error during connect"),
         (HAS_A_USER, "dial tcp"),
     ],
 )

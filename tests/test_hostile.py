@@ -168,6 +168,15 @@ def test_functions_from_the_environment_do_not_answer_for_the_checks(evaluate, n
     assert telling[0].startswith(f"telling-variable: image: BASH_FUNC_{names[0]}%%=")
 
 
+def test_functions_along_a_path_of_dash_do_not_answer_for_the_checks(evaluate):
+    lines = [
+        "RUN mkdir /f && echo 'test() { return 0; }' >/f/test",
+        "ENV PATH=/f%func:%builtin:/usr/bin:/bin",
+    ]
+    report = evaluate([DEBIAN, *lines], ("files_exist", {"paths": ["/no/such"]}), *LIES)
+    assert set(statuses(report).values()) == {"failed"}
+
+
 def test_a_shell_told_to_run_nothing_passes_nothing(evaluate):
     report = evaluate([DEBIAN, BASH, "ENV SHELLOPTS=noexec"], TRUE, *LIES)
     assert set(statuses(report).values()) == {"failed"}
