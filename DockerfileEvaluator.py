@@ -995,7 +995,13 @@ _ADVERTISING = re.compile(
 # What the legacy builder and podman's put among the lines that a RUN prints.
 _OF_THE_BUILDER = re.compile("( -)?--> |Removing intermediate container [0-9a-f]+$")
 # On stderr, and no reason of a failure: warnings, and what stands below a word that docker refuses.
-_NO_REASON = re.compile(r"WARNING: |Usage:|Run '|See '|Build an image|Start a build|\s*$")
+_NO_REASON = re.compile(
+    r"""
+      (?i:warning):\  | time="[^"]*"\ level= | \s*$
+    | Usage: | Run\ ' | See\ ' | Build\ an\ image | Start\ a\ build
+    """,
+    re.VERBOSE,
+)
 # What stands above BuildKit's reason, or begins it; not where its connection was cut.
 _FAILS = re.compile("ERROR: |failed to solve|------$")
 # Colors and titles of terminals (ECMA-48).
@@ -1344,6 +1350,7 @@ class BuildLog:
         # Of each step, by BuildKit's number or "": number, of how many, title, and its last lines.
         self._steps: dict[str, tuple[str, int, str, collections.deque[str]]] = {}
         self._step = ""  # under way; with BuildKit, where several are, the last to fail
+        self._has_failed = False  # a step of BuildKit's
         self._hidden = False  # a step of our own labels is under way
         # What docker says on stderr: its last lines, how many there were, and how many begin a reason.
         self._said: collections.deque[str] = collections.deque(maxlen=100)
@@ -1444,7 +1451,7 @@ class BuildLog:
         if not self._hidden:
             last_lines: collections.deque[str] = collections.deque(maxlen=100)
             self._steps[vertex] = (step["n"] or "", self._of(step), step["title"], last_lines)
-            self._step = vertex
+            self._step = self._step if self._has_failed else vertex
 
     def _of(self, step: Any) -> int:
         """Return the number of steps, less those of our labels."""
@@ -1454,11 +1461,10 @@ class BuildLog:
     def _take_of_buildkit(self, line: str) -> None:
         """Tell the lines of steps apart: `#7 0.512 text`, `#7 ERROR: text`."""
         parts = re.match(r"#(\d+) (?:(ERROR:) |\d+\.\d+ )?(.*)", line)
-        if parts and parts[1] in self._steps:
-            if parts[2]:
-                self._step = parts[1]
-            else:
-                self._steps[parts[1]][3].append(parts[3][:500])
+        if parts and parts[2]:
+            self._step, self._has_failed = parts[1], True  # others may yet be told of for the first time
+        elif parts and parts[1] in self._steps:
+            self._steps[parts[1]][3].append(parts[3][:500])
 
 
 class Build(NamedTuple):
@@ -1780,7 +1786,9 @@ class Docker:
                     continue
                 if code != 0:
                     self._blame_engine_or_user(code, log, context)
-                earlier, doubt = doubt, doubt if code is None else self._registry_or_connection(code, log)
+                earlier, doubt = doubt, self._registry_or_connection(code, log)
+                if code is None and earlier == "registry":  # which may have taken the time
+                    doubt = earlier
                 if not doubt or doubt == earlier:  # what happened once may pass
                     break
             if doubt:
@@ -1904,17 +1912,19 @@ class Docker:
         self._blame_lost_engine("during the build")
         options = BUILD_FLAGS.without(self._build_options, ["target"])
         if not log.builder:  # does docker take the context with a Dockerfile of ours?
-            label = f"LABEL content={os.urandom(16).hex()}"
-            tag, _, tried = self._try_build(f"FROM scratch\n{label}\n", self._build_options, context)
+            ours = f"FROM scratch\nLABEL content={os.urandom(16).hex()}\n"
+            # Without a target, which podman looks for at once; but one without its value breaks all.
+            words = tuple(word for word in self._build_options if not word.startswith("--target="))
+            tag, _, tried = self._try_build(ours, words, context)
             self._remove("image", tag)
             if not tried.builder:
-                tag, _, without = self._try_build(f"FROM scratch\n{label}\n", self._build_options)
+                tag, _, without = self._try_build(ours, words)
                 self._remove("image", tag)
                 what = REFUSED_CONTEXT if without.builder else "docker refuses the build options or context"
                 raise UsageError(f"{what}: {shown(tried.last_word, 300)}")
-        words = self.control()
-        if words:
-            raise EngineError(f"the docker engine fails: {words}")
+        why = self.control()
+        if why:
+            raise EngineError(f"the docker engine fails: {why}")
         if options and self.control(build_options=options):
             raise UsageError(f"docker refuses the build options: {shown(log.last_word, 300)}")
 

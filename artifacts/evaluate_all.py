@@ -240,6 +240,7 @@ def files_below(
     here = os.path.realpath(folder)
     try:
         names = sorted(os.listdir(folder)) if here not in above else []
+        os.stat(os.path.join(folder, os.curdir))  # it can be entered, too
     except OSError as error:
         if not above:
             raise
@@ -277,7 +278,7 @@ def find(options: argparse.Namespace) -> tuple[list[Task], dict[str, list[str]]]
     taken: list[Task] = []
     left_out: dict[str, list[str]] = collections.defaultdict(list)
     for unreadable in unread:
-        left_out[str(unreadable.strerror)].append(str(unreadable.filename))
+        left_out[str(unreadable.strerror)].append(os.path.normpath(unreadable.filename))
     for report, (task, *others) in found.items():
         reason = faults[task.rubric]
         if os.path.realpath(report) in read:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pty
@@ -151,6 +152,26 @@ def test_links_are_followed_but_not_in_circles_and_hidden_names_are_passed_over(
     code, out, _ = run("--parallel", "1")
     assert code == 0
     assert re.findall(r"\] (\S+):", out) == ["a/app", "linked/app"]
+
+
+@pytest.mark.parametrize(("ask", "place"), [("listdir", "artifacts/a"), ("stat", "artifacts/a/.")])
+def test_a_folder_that_cannot_be_read_is_named(fake, project, tree, run, monkeypatch, ask, place):
+    """Neither listed nor, as with mode 644, entered; root may do both, so here the answers are played."""
+    reports = tree({"a/app": "FROM x\n", "b/app": "FROM x\n"})
+    answer = getattr(os, ask)
+
+    def refuse(path, *words, **more):
+        if str(path) == place:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return answer(path, *words, **more)
+
+    monkeypatch.setattr(os, ask, refuse)
+    code, _, errors = run()
+    assert (code, errors, kind(reports[1])) == (
+        1,
+        "error: left out: Permission denied: 'artifacts/a'\n",
+        "whole",
+    )
 
 
 def test_a_hidden_folder_of_the_layout_is_looked_into(fake, project, tree, run):

@@ -226,6 +226,21 @@ def test_a_failure_of_docker_hub_is_no_failed_build(fake, evaluate, words):
     assert len(fake.calls("build")) == 2
 
 
+def test_a_step_that_is_told_of_after_the_one_that_failed_is_not_at_fault(fake, evaluate):
+    """BuildKit prints what is over first, and then a RUN of another stage that was under way."""
+    why = "pulling from host registry-1.docker.io failed with status code: 429 Too Many Requests"
+    log = f"#4 [b 1/2] FROM node\n#4 ERROR: {why}\n#5 [a 2/2] RUN make\n#5 CANCELED\nERROR: failed to solve: {why}"
+    fake.write("pull", {"stderr": "toomanyrequests: You have reached your pull rate limit."})
+    fake.fault("build", "fail", stderr=log)
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "engine"
+
+
+def test_a_cut_before_a_build_that_takes_too_long_excuses_it_not(fake, evaluate):
+    fake.fault("build", "fail", nth=1, stdout="Step 1/4 : FROM x\n", stderr="unexpected EOF")
+    fake.fault("build", "hang", nth=2)
+    assert evaluate(["FROM x"], TRUE, build_timeout=2)["error"]["kind"] == "build_timeout"
+
+
 def test_a_registry_out_of_reach_is_asked_about_if_the_second_attempt_takes_too_long(fake, evaluate):
     fake.write("pull", {"stderr": LOOKUP})
     fake.fault("build", "fail", nth=1, stdout="Step 1/4 : FROM x\n", stderr=LOOKUP)
@@ -250,6 +265,7 @@ def test_a_registry_that_comes_back_costs_nothing(fake, evaluate):
     "words",
     [
         "unexpected EOF",
+        'time="2026-01-01T00:00:00Z" level=warning msg="something"\nWARNING: something\nunexpected EOF',
         # buildx, and since 0.26 with one more prefix
         "ERROR: failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
         "ERROR: failed to build: failed to receive status: rpc error: code = Unavailable desc = closing",
@@ -304,6 +320,14 @@ def test_a_target_without_a_value_is_usage(fake, evaluate):
     for on in ("build", "control build"):
         fake.fault(on, "fail", given="--target", stderr='ERROR: "docker build" requires exactly 1 argument.')
     assert evaluate(["FROM x"], TRUE, build_options=["--target"])["error"]["kind"] == "usage"
+
+
+def test_a_target_that_podman_does_not_find_is_the_dockerfiles(fake, evaluate):
+    """It looks for it before the first step, and would do so in a Dockerfile of ours."""
+    for on in ("build", "control build"):
+        words = 'Error: the target "final" was not found in the provided Dockerfile'
+        fake.fault(on, "fail", given="--target=final", stderr=words)
+    assert evaluate(["FROM x"], TRUE, build_options=["--target=final"])["error"]["kind"] == "build"
 
 
 def test_a_context_that_docker_refuses_is_told_from_options(fake, evaluate, tmp_path):
