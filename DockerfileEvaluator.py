@@ -1302,8 +1302,11 @@ class Transcript:
         return self._excerpt.text()
 
     def seconds(self, now: float) -> float:
-        """Return the time from begin to end mark; without marks, from the start until now."""
-        return (now if self.ended is None else self.ended) - (self.begun or 0.0)
+        """Return the time from begin to end mark; without marks, from the start until now.
+
+        Never less than 0, since the clock goes back by the little that came before a gap was seen.
+        """
+        return max((now if self.ended is None else self.ended) - (self.begun or 0.0), 0.0)
 
     def _take(self, count: int) -> None:
         data, self._rest = self._rest[:count], self._rest[count:]

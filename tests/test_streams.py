@@ -99,6 +99,13 @@ def test_time_limits_count_from_the_marks(monkeypatch):
     assert transcript.seconds(now=99.0) == 3.0
 
 
+def test_a_clock_that_a_gap_set_back_gives_no_time_below_nothing():
+    transcript = de.Transcript(de.Script(""), NONCE, timeout=5.0)
+    transcript.feed(f"{NONCE}=B\n".encode(), 7.002)
+    transcript.feed(f"{NONCE}=E 0\n".encode(), 7.001)
+    assert transcript.seconds(now=9.0) == 0.0
+
+
 def test_what_is_to_end_without_a_mark_has_the_time_of_an_end(monkeypatch):
     monkeypatch.setattr(de, "END_LIMIT", 30.0)
     transcript = de.Transcript(de.Script(""), NONCE, timeout=5.0)
