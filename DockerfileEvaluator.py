@@ -962,7 +962,6 @@ SAYS_REGISTRY = re.compile(
 SAYS_NO_SUCH_IMAGE = re.compile("denied|does not exist|manifest unknown|not found|unauthorized")
 SAYS_BAD_STEP = re.compile("parse error|(COPY|ADD) failed: (?!Get )")  # and names what stands in it
 SAYS_NO_SOURCE = re.compile("(COPY|ADD) failed|not found|no source files|no such file|checksum|cache key")
-_DOCKER_FAILED = 125  # the exit code of `docker run` for its own failures
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
 
 # The builders: how each begins its log, and how it begins a step.
@@ -1113,6 +1112,7 @@ BUILD_FLAGS = Flags(
     (("force-rm", "--force-rm"),),
     ("--progress=plain", "--progress=auto"),
 )
+_DOCKER_FAILED = 125  # the exit code of `docker run` for its own failures
 _OF_THE_IMAGE = ("user", "u", "workdir", "w", "group-add")  # run options that an image must have a match for
 # What only one container at a time can have: a port of the host, an address.
 _EXCLUSIVE = frozenset({"publish", "p", "ip", "ip6", "mac-address"})
@@ -1397,9 +1397,9 @@ class BuildLog:
             earlier = self._reasons - bool(self._said and _FAILS.match(self._said[-1]))
         return not earlier and bool(SAYS_CUT.search(self.last_word))
 
-    def title(self) -> str:
-        """Return the step that failed, "" where that is none of the Dockerfile's."""
-        return self._steps.get(self._step, ("", 0, "", ()))[2]
+    def step(self) -> tuple[str, int, str, Iterable[str]]:
+        """Return number, of how many, title ("" for none) and last lines of the step that failed."""
+        return self._steps.get(self._step, ("", 0, "", ()))
 
     def without_quotes(self) -> str:
         """Return docker's last word without what it quotes, which may be the Dockerfile's text."""
@@ -1407,7 +1407,7 @@ class BuildLog:
 
     def message(self, context: str) -> str:
         """Return what a person would quote: the step, its exit code, and why; of a COPY where it looks."""
-        number, of, title, lines = self._steps.get(self._step, ("", 0, "", ()))
+        number, of, title, lines = self.step()
         word = re.sub("failed to solve(: | with frontend [^ ]+: )", "", self.last_word)
         failed = SAYS_RUN_FAILED.search(self.last_word)
         if failed:
@@ -1934,10 +1934,10 @@ class Docker:
     def _blame_lost_engine(self, when: str) -> None:
         """Raise EngineError where the engine does not answer, or was restarted since we came."""
         try:
-            answer = self.engine.ask("version", "--format", "{{.Server.Version}}")
+            answers = self.engine.ask("version", "--format", "{{.Server.Version}}").code == 0
         except EngineError:
-            answer = Answer(1, "", "")
-        if answer.code != 0:
+            answers = False
+        if not answers:
             raise EngineError(f"the docker engine was lost {when}. {_ENGINE_HINT}")
         if self.engine.restarted():
             raise EngineError(f"the docker engine was restarted {when}")
@@ -1967,7 +1967,8 @@ class Docker:
             return ""
         if log.is_cut():
             return "connection"
-        if log.title().startswith("RUN "):  # which asks no registry, but may tell a USER of any name
+        _, _, title, _ = log.step()
+        if title.startswith("RUN "):  # which asks no registry, but may tell a USER of any name
             return ""
         return "registry" if SAYS_REGISTRY.search(log.without_quotes()) else ""
 
@@ -2439,10 +2440,12 @@ def check_writable(path: str) -> None:
     stream, target = _stream(path), os.path.realpath(path)
     folder = os.path.dirname(target)
     try:
-        if stream is not None:
-            if os.access(stream, os.W_OK) if isinstance(stream, str) else os.fstat(stream):
-                return
+        if isinstance(stream, int):
+            os.fstat(stream)  # raises where it is not open
+        elif stream is not None and not os.access(stream, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if stream is not None:
+            return
         os.makedirs(folder, exist_ok=True)
         temporary = _temporary(target)
         with contextlib.ExitStack() as stack:

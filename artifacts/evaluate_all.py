@@ -603,9 +603,9 @@ class Session:
             job.engine.successes += 1
             job.engine.rests = 0
             job.engine.settle(was_well=True)
-        if not resumed and not task.is_repeat:  # what is noted was of earlier files
-            with contextlib.suppress(OSError):
-                os.unlink(task.first)
+            if not task.is_repeat:  # what is noted was of earlier files
+                with contextlib.suppress(OSError):
+                    os.unlink(task.first)
         task.is_repeat = not self.options.no_repeat and task.needs_repetition(outcome)
         if task.is_repeat:
             self.repeats.append(task)
