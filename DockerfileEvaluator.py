@@ -49,6 +49,7 @@ import math
 import os
 import re
 import selectors
+import shlex
 import stat
 import subprocess
 import sys
@@ -72,6 +73,7 @@ UNRESOLVABLE = "unresolvable"
 ERROR = "error"
 NOT_RUN = "not_run"
 FINISHED = "finished"  # of a Run only: the check has answered and can be judged
+IN_DOUBT = "in doubt"  # of a Run only: it proves nothing, and is to be tried once more
 
 
 class EvaluationError(Exception):
@@ -85,8 +87,7 @@ class RubricError(EvaluationError):
 class EngineError(EvaluationError):
     """An engine fault: docker is missing, does not answer or fails; never the fault of a Dockerfile.
 
-    Which failed build is one, Docker._blame_engine_or_user() and, of a registry or a connection,
-    Docker._blame_registry_or_connection() find out; which test, Docker._judge() and _why_not_begun().
+    Whether a failure is one, Ladder (room 4) finds out.
     """
 
     kind = "engine"
@@ -98,19 +99,35 @@ class UsageError(EngineError):
     kind = "usage"
 
 
+class RegistryError(EngineError):
+    """A registry is out of reach, or refuses for its limits: nobody's fault, and worth another try."""
+
+    kind = "registry"
+
+
 class Stopped(Exception):  # noqa: N818 - a request, not an error
     """Somebody asked the evaluation to end."""
 
 
 class Stop:
-    """A request to end, in two steps: level 1 ends the work, level 2 ends clean-up, too."""
+    """A request to end: once it is asked the work ends, and asked again, clean-up ends at once."""
 
     def __init__(self) -> None:
-        self.level = 0
+        self._times = 0
 
     def ask(self) -> None:
         """Ask once more; a signal handler may."""
-        self.level += 1
+        self._times += 1
+
+    @property
+    def asked(self) -> bool:
+        """Whether the work is to end."""
+        return self._times > 0
+
+    @property
+    def at_once(self) -> bool:
+        """Whether clean-up is to end, too."""
+        return self._times > 1
 
 
 class Script(NamedTuple):
@@ -128,10 +145,10 @@ class Script(NamedTuple):
 class Run(NamedTuple):
     """What came of one container.
 
-    `ending` is FINISHED, or at once the status of the test: FAILED, TIMEOUT, ERROR, NOT_RUN.
-    `status` is the check's own exit status, `found` says of each needle whether the output held
-    it, `output` is the output's head and tail, `seconds` the time from the check's first
-    instruction to its last. `disturbed`: this process stood still meanwhile, so the verdict is in doubt.
+    `ending` is FINISHED, IN_DOUBT, or at once the status of the test: FAILED, TIMEOUT, ERROR, NOT_RUN,
+    SKIPPED, UNRESOLVABLE. `status` is the check's own exit status, `found` says of each needle whether
+    the output held it, `output` is the output's head and tail, `seconds` the time from the check's
+    first instruction to its last.
     """
 
     ending: str
@@ -140,7 +157,6 @@ class Run(NamedTuple):
     found: tuple[bool, ...] = ()
     output: str = ""
     seconds: float = 0.0
-    disturbed: bool = False
 
 
 class Verdict(NamedTuple):
@@ -161,7 +177,10 @@ def shown(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def listed(items: Sequence[str], most: int = 5, total: int = 0) -> str:
+LISTED = 5  # items that a message names; it counts the rest
+
+
+def listed(items: Sequence[str], most: int = LISTED, total: int = 0) -> str:
     """Return the first `most` items in quotes, and how many more there are (of `total`, if given)."""
     words = [f"'{shown(item, 80)}'" for item in items[:most]]
     more = max(total, len(items)) - len(words)
@@ -419,12 +438,16 @@ class Test(NamedTuple):
 
 
 class Rubric(NamedTuple):
-    """The tests of one rubric file, in its order; `repo` is "" where it names none."""
+    """The tests of one rubric file, in its order; `repo` is "" where it names none.
+
+    `unresolvable` says of the tests that can never run, by id, why.
+    """
 
     path: str
     sha256: str
     repo: str
     tests: tuple[Test, ...]
+    unresolvable: Mapping[str, str]
 
 
 def load_rubric(path: str) -> Rubric:
@@ -446,7 +469,7 @@ def load_rubric(path: str) -> Rubric:
         top.fault("tests", "expected scores whose sum is a finite number")
     if faults:
         raise RubricError("\n".join(f"{path}: {fault}" for fault in faults))
-    return Rubric(path, hashlib.sha256(data).hexdigest(), repo, tuple(tests))
+    return Rubric(path, hashlib.sha256(data).hexdigest(), repo, tuple(tests), unresolvable(tests))
 
 
 def _parse_json(path: str, data: bytes) -> Any:
@@ -477,12 +500,12 @@ def _read_tests(items: list[Any], faults: list[str]) -> list[Test]:
         name = item["id"] if isinstance(item, dict) and _is_text(item.get("id")) else ""
         fields = Fields(item, f"tests[{at}]" + (f" '{shown(name, 60)}'" if name else ""), faults)
         test = _read_test(fields, at, given, faults)
-        if test is None:
-            continue
-        if test.id in seen:
-            fields.fault("id", f"'{shown(test.id, 40)}' is the id of tests[{seen[test.id]}] too")
-        seen.setdefault(test.id, at)
-        tests.append(test)
+        name = test.id if test else name
+        if name in seen:
+            fields.fault("id", f"'{shown(name, 40)}' is the id of tests[{seen[name]}] too")
+        if name:
+            seen.setdefault(name, at)
+        tests += [test] if test else []
     return tests
 
 
@@ -527,31 +550,29 @@ def unresolvable(tests: Sequence[Test]) -> dict[str, str]:
             reasons[test.id] = f"requires unknown test {listed(unknown)}{hint}"
         elif test.id in test.requires:
             reasons[test.id] = "requires itself"
-    # Take away, again and again, what waits for nothing (Kahn): what is left waits for a circle.
-    waits = {test.id: sum(name in by_id for name in test.requires) for test in tests}
+    # Those that wait for nothing go, and with them the waiting for them, until none does: what is left
+    # waits for a circle, or is in one.
+    needs = {test.id: [name for name in test.requires if name in by_id] for test in tests}
     requirers = collections.defaultdict(list)
-    for test in tests:
-        for name in test.requires:
-            requirers[name].append(test.id)
-    free = [name for name, count in waits.items() if not count]
+    for name, needed in needs.items():
+        for other in needed:
+            requirers[other].append(name)
+    free = [name for name, needed in needs.items() if not needed]
     while free:
-        for name in requirers[free.pop()]:
-            waits[name] -= 1
-            if not waits[name]:
-                free.append(name)
-    needs = {
-        name: [n for n in by_id[name].requires if waits.get(n)] for name, count in waits.items() if count
-    }
+        gone = free.pop()
+        del needs[gone]
+        for name in requirers[gone]:
+            needs[name] = [other for other in needs[name] if other != gone]
+            free += [] if needs[name] else [name]
     for name in needs:
-        if name not in reasons:
-            circle = _circle(name, needs)
-            for at, member in enumerate(circle):  # each is told from its own place
-                way = " -> ".join([*circle[at:], *circle[:at], member])
-                reasons.setdefault(member, f"requires itself in a circle: {shown(way, 300)}")
+        way = [] if name in reasons else _way_back(name, needs)
+        for at, member in enumerate(way):  # each is told from its own place
+            circle = " -> ".join([*way[at:], *way[:at], member])
+            reasons.setdefault(member, f"requires itself in a circle: {shown(circle, 300)}")
     return reasons
 
 
-def _circle(start: str, needs: Mapping[str, Sequence[str]]) -> list[str]:
+def _way_back(start: str, needs: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the shortest way from a test along what it requires back to it, [] where there is none."""
     ways, seen = collections.deque([[start]]), {start}
     while ways:
@@ -579,8 +600,12 @@ i=0 good=0 bad=0
 for name do
   i=$((i + 1))
   if path=$(command -v -- "$name") && test -n "$path" &&
-    case $path in */*) test -f "$path" && test -x "$path" ;; esac
-  then good=$((good + 1)); test "$good" -gt 5 || echo "found $path"
+    case $path in
+      */*) test -f "$path" && test -x "$path" ;;
+      # busybox, by an empty entry of PATH, finds a file in this folder that nobody may execute
+      *) test ! -f "$path" || test -x "$path" || (cd /proc && command -v -- "$name" >/dev/null) ;;
+    esac
+  then good=$((good + 1)); test "$good" -gt {LISTED} || echo "found $path"
   else bad=$((bad + 1)); test "$bad" -gt {LISTED_MISSING} || echo "missing $i"
   fi
 done
@@ -870,33 +895,33 @@ def _is_syntax_error(output: str, shell: str) -> bool:
 # ---------------------------------------------------------------------------------------------
 
 REPOSITORY = "dockerfile-evaluator"  # of our images, and the beginning of our containers' names
-LABEL = "io.dockerfile-evaluator."
-CONTAINER_NAME = re.compile(REPOSITORY + r"-(?P<run>[0-9a-f]{12})-[0-9]+")
-IMAGE_TAG = re.compile(r"(?P<run>[0-9a-f]{12})(-[0-9]+)?")  # a kept image's ends in -kept
 
 # Time limits in seconds.
 TICK = 0.1  # how soon a time limit or a request to stop is seen while docker is silent
 CALL_LIMIT = 20.0  # a docker command that only asks or removes
 START_LIMIT = 60.0  # from `docker run` to the begin mark
 END_LIMIT = 60.0  # from the end mark to the end of `docker run`
-CREATE_LIMIT = 5.0  # for a container that is to be stopped before it is there
+CREATE_LIMIT = 10.0  # for a container on its way, of a run that is to end or a start that took too long
 KILL_LIMIT = 5.0  # from a signal to the end of a docker command
-REMOVE_LIMIT = 120.0  # for one container or image, which may be large; all attempts together
-RETURN_LIMIT = 10.0  # for a lost engine, or a container on its way, to come back for clean-up
+RETURN_LIMIT = 60.0  # for a lost engine to come back
+BUILD_PAUSE = 5.0  # before a build is repeated the second time
+CLEAN_UP_LIMIT = 60.0  # for all that a run removes at its end, together
+SWEEP_LIMIT = 5.0  # for one leftover of a killed run
 PULL_LIMIT = 60.0  # for Docker Hub to say that it has no such image
 MARGIN = 3600.0  # that a run may outlive the sum of its limits before it counts as dead
 GRACE = 1.0  # that a time limit waits while output is still read; a longer gap is not counted
-STANDSTILL = 5.0  # a gap after which a verdict is in doubt: Ctrl-Z, a frozen machine or engine
-
-BUILD_ATTEMPTS = 5  # where other runs' clean-up takes layers from under it
+STANDSTILL = 5.0  # gaps after which a verdict is in doubt: Ctrl-Z, a machine that slept
+SLOW_ANSWER = 2.0  # after which an engine counts as having stood still, too
 
 # Sizes in bytes.
 CHUNK = 64 * 1024
 KEPT_HEAD = 2 * 1024  # of a container's output
 KEPT_TAIL = 6 * 1024
+KEPT_STEP = 2 * 1024  # of a step's output, its beginning
 KEPT_LOG = 16 * 1024  # of the build log, its end
 KEPT_ANSWER = 4 * 1024 * 1024  # of a docker command that only asks
-CONTROL_SIZE = 4 * 1024 * 1024  # of fresh random content: the cache has no answer, a full disk no room
+CONTROL_SIZE = 1024 * 1024  # of fresh random content: the cache has no answer, a full disk no room
+TAR_BLOCK = 512  # of an archive; in its first one byte tells the file's type (POSIX, pax)
 
 # bash takes functions from the environment even as sh, and these would answer in the place of the
 # words that the scripts use; `unset` itself, `set`, `trap`, `exit`, `exec`, `shift` and `:` are special
@@ -919,7 +944,8 @@ echo "$1=E $2"
 exit "$2"
 """
 
-# What docker and podman say. Each is a reason to ask or to try again; no verdict hangs on it alone.
+# What docker and podman say. It decides what is tried once more and what a message quotes; a verdict
+# hangs on it only where no Dockerfile can print it.
 SAYS_NO_ENGINE = re.compile(
     r"""
       cannot\ connect\ to\ the\ docker\ daemon | is\ the\ docker\ daemon\ running
@@ -931,45 +957,34 @@ SAYS_NO_ENGINE = re.compile(
 FROM_THE_ENGINE = "Error response from daemon"  # so there is one, whatever else it says
 SAYS_GONE = re.compile("no such (container|image|object)|image not known", re.IGNORECASE)
 SAYS_NO_FOLDER = re.compile("unable to (prepare context|evaluate symlinks)")  # docker from a snap, of /tmp
-SAYS_NO_LIMITS = re.compile("cannot set limits")  # crun, of a rootless podman (containers/crun#160)
-SAYS_LOST_LAYER = re.compile(
-    r"""
-      (No\ such\ image:|unknown\ parent\ image\ ID|failed\ to\ get\ digest)\ sha256:[0-9a-f]{64}  # moby
-    | layer\ does\ not\ exist$ | layer\ not\ known$   # moby, layer; containers/storage
-    """,
-    re.VERBOSE,
+# That a registry has no such image: as docker says it of any, and Docker Hub or a mirror of a name asked for.
+SAYS_NO_SUCH_IMAGE = re.compile(
+    "(?<!permission )denied|does not exist|manifest unknown|not found|unauthorized"
 )
-SAYS_CUT = re.compile(
-    r"""
-      ^unexpected\ EOF$                              # the legacy builder's command line
-    | ^failed\ to\ receive\ status:\ rpc\ error:\ code\ =\ Unavailable  # BuildKit's
-    | ^error\ during\ connect
-    """,
-    re.VERBOSE,
+SAYS_BAD_TEXT = re.compile("parse error")
+_NOT_OF_A_REGISTRY = re.compile(
+    r"^(COPY|ADD) failed|(returned a non-zero code: |exit code: |exit status )\d+\W*$"
 )
-SAYS_REGISTRY = re.compile(
-    r"""
-      dial\ tcp | no\ such\ host | i/o\ timeout | TLS\ handshake | x509 | failed\ to\ do\ request
-    | connection\ refused | connection\ reset | network\ is\ unreachable | server\ misbehaving
-    | :\ (?-i:(unexpected\ )?EOF)$
-    | Client\.Timeout | context\ deadline\ exceeded | \b5\d\d\ [A-Z] | unexpected\ (HTTP\ )?status
-    | read\ tcp | GOAWAY | stream\ error | bad\ record\ MAC | verification\ failed
-    | toomanyrequests | Too\ Many\ Requests | rate\ limit
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-# How Docker Hub, or a mirror of it, answers for a name that it does not have: it can be reached.
-SAYS_NO_SUCH_IMAGE = re.compile("denied|does not exist|manifest unknown|not found|unauthorized")
-SAYS_BAD_STEP = re.compile("parse error|(COPY|ADD) failed: (?!Get )")  # and names what stands in it
 SAYS_NO_SOURCE = re.compile("(COPY|ADD) failed|not found|no source files|no such file|checksum|cache key")
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
+KILLED = ("137", "143")  # exit codes of a RUN that somebody killed: an engine that ends, a lack of memory
 
+# The steps of a build that ask a registry, by their titles.
+_ASKS_REGISTRY = re.compile(
+    r"""
+      FROM\  | resolve\ image\ config\ for\  | load\ metadata\ for\   # of BuildKit, COPY --from=IMAGE too
+    | COPY\ (.*\ )?--from=                           # of the others
+    """,
+    re.VERBOSE,
+)
 # The builders: how each begins its log, and how it begins a step.
 _STEP = r"(?P<n>\d{1,6})/(?P<of>\d{1,6})"
 BUILDERS = {
     "buildkit": (
         re.compile(r"#\d+ "),
-        re.compile(rf"#(?P<vertex>\d+) \[((?P<stage>[^\] ]+) +)?({_STEP}|[^\]]*)\] (?P<title>.*)"),
+        re.compile(
+            rf"#(?P<vertex>\d+) (\[([^\] ]+ +)?({_STEP}|[^\]]*)\] |(?=FROM |resolve image config ))(?P<title>.*)"
+        ),
     ),
     "legacy": (
         re.compile("Sending build context to Docker daemon|Step 1/"),
@@ -980,8 +995,7 @@ BUILDERS = {
         re.compile(rf"(\[\d+/\d+\] )?STEP {_STEP}: (?P<title>.*)"),
     ),
 }
-# How many steps our labels add, with the builders whose steps, and whose cache, are images.
-_OWN_STEPS = {"legacy": 3, "buildah": 1}
+_CACHE_IS_IMAGES = ("legacy", "buildah")  # the builders of which that is so
 _ADVERTISING = re.compile(
     r"""
       DEPRECATED:\ The\ legacy\ builder | \s+Install\ the\ buildx | \s+https://docs\.docker\.com/go/buildx
@@ -1011,7 +1025,6 @@ _ENVIRONMENT = {
     "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
     "DOCKER_CLI_HINTS": "false",
 }
-REFUSED_CONTEXT = "docker refuses the build context"  # which is one Dockerfile's, and the options all have
 _ENGINE_HINT = (
     "Is an engine running, and does DOCKER_HOST or the docker context point at it? "
     "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
@@ -1022,6 +1035,20 @@ _PROGRAM_HINT = (
     "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
     "installs docker and runs COMMAND with an engine of its own."
 )
+
+# RUN, in the names of what a run makes: containers are REPOSITORY-RUN-N, images REPOSITORY:RUN, controls
+# REPOSITORY:RUN-N. It says whose they are, and from when on (seconds since 1970, by the engine's clock) that
+# run counts as dead; by its process at once on the same host: its boot, pid namespace, pid, start time.
+_RUN = re.compile(
+    r"""
+      [0-9a-f]{12} - (?P<expires>[0-9]{1,12})
+    - (?P<boot>[0-9a-f]{0,12}) \. (?P<space>[0-9]*) \. (?P<pid>[0-9]{0,10}) \. (?P<start>[0-9]*)
+    (-[0-9]+)?
+    """,
+    re.VERBOSE,
+)
+# Files on which docker may wait for ever, by the typeflag of an archive.
+_TAR_TYPES = {b"3": "a device", b"4": "a device", b"6": "a pipe"}
 
 
 _SECRETIVE = {  # flags whose values may be secrets
@@ -1112,8 +1139,8 @@ BUILD_FLAGS = Flags(
     (("force-rm", "--force-rm"),),
     ("--progress=plain", "--progress=auto"),
 )
-_DOCKER_FAILED = 125  # the exit code of `docker run` for its own failures
-_OF_THE_IMAGE = ("user", "u", "workdir", "w", "group-add")  # run options that an image must have a match for
+# Run options that name a user or group, which only an image can have.
+_NAMES_AN_ACCOUNT = re.compile("(--user=|--group-add=|-u=?)(?![0-9:]+$)")
 # What only one container at a time can have: a port of the host, an address.
 _EXCLUSIVE = frozenset({"publish", "p", "ip", "ip6", "mac-address"})
 _EXCLUSIVE_NETWORK = re.compile("--net(work)?=.*(ip6?|mac-address)=")
@@ -1126,13 +1153,12 @@ class Process:
     the `with` block ends what still runs of it.
     """
 
-    def __init__(self, command: Sequence[str | bytes], environment: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str | bytes], environment: Mapping[str, str]) -> None:
         self._started = time.monotonic()
         self.stood_still = 0.0  # seconds in which this process did not look, in gaps over GRACE
-        self.disturbed = False  # one of them was over STANDSTILL
         try:
             self._popen = subprocess.Popen(
-                command,
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -1140,9 +1166,9 @@ class Process:
                 env=environment,
             )
         except FileNotFoundError:
-            raise EngineError(f"no program '{os.fsdecode(command[0])}' found. {_PROGRAM_HINT}") from None
+            raise EngineError(f"no program '{os.fsdecode(argv[0])}' found. {_PROGRAM_HINT}") from None
         except OSError as error:
-            raise EngineError(f"'{os.fsdecode(command[0])}' cannot be started: {error.strerror}") from None
+            raise EngineError(f"'{os.fsdecode(argv[0])}' cannot be started: {error.strerror}") from None
 
     def __enter__(self) -> Process:
         return self
@@ -1175,7 +1201,6 @@ class Process:
                 now = time.monotonic()
                 if now - looked > GRACE:
                     self.stood_still += now - looked
-                    self.disturbed = self.disturbed or now - looked > STANDSTILL
                 looked = now
                 if ended and not ready:
                     return
@@ -1224,6 +1249,10 @@ class Excerpt:
         if excess > CHUNK:
             del self._tail[:excess]
 
+    def head(self) -> str:
+        """Return the first bytes alone, as text."""
+        return self._head.decode(errors="replace")
+
     def text(self) -> str:
         """Return the stream, its middle left out where it is long."""
         tail = bytes(self._tail[-self._tail_limit :]) if self._tail_limit else b""
@@ -1258,7 +1287,10 @@ class Transcript:
     def feed(self, data: bytes, now: float) -> None:
         """Take the next bytes, read at this time."""
         self._rest += data
-        for mark in iter(lambda: self._mark.search(self._rest), None):
+        while True:
+            mark = self._mark.search(self._rest)
+            if not mark:
+                break
             self._take(mark.start())
             self._rest = self._rest[mark.end() - mark.start() :]
             if mark["begin"]:
@@ -1272,10 +1304,6 @@ class Transcript:
     def close(self) -> None:
         """Take what was held back as output: no more is coming."""
         self._take(len(self._rest))
-
-    def expect_end(self, now: float) -> None:
-        """Let END_LIMIT count from now: the container has ended, its last words are on their way."""
-        self.ended = now
 
     def limit_over(self, now: float) -> str:
         """Return the time limit that is over: "start", "check", "end", or "" for none."""
@@ -1323,41 +1351,47 @@ class Transcript:
 class Container(NamedTuple):
     """How one `docker run` went.
 
-    `limit` is the time limit that was over ("start", "check" or "end"), "" if none was; `fate` says of
-    a container without proof what the engine knew before it was removed: "running", "ended" or "lost".
+    `over` is the time limit that was over ("start", "check" or "end"), "" if none was; `amiss` says why
+    this is no proof that the check ran to its end, "" where it is; `state` is what the engine then says
+    of a container that was kept, {} for nothing. `stood_still`: this process or the engine did.
     """
 
-    name: str
     transcript: Transcript
-    words: str  # docker's own, from before the begin mark
-    code: int | None
-    limit: str
-    fate: str
+    stderr: str  # from before the begin mark
+    code: int | None  # docker's, negative for a signal; None where it did not end by itself
+    over: str
+    amiss: str
+    state: dict[str, Any]
     seconds: float
-    disturbed: bool
+    stood_still: bool
+
+
+class Step(NamedTuple):
+    """One step of a build; only a Dockerfile that forges some gives it several titles."""
+
+    number: str  # "" for none
+    of: str
+    titles: list[str]
+    output: Excerpt
 
 
 class BuildLog:
-    """The log of one `docker build`, line by line: clean text, the steps, and docker's own last word.
+    """The log of one `docker build`, line by line: its end, the step that failed, docker's last word.
 
-    Without colors, the builder's advertising and the steps of our own labels. `watch` hears each
-    line, and whether it begins a step.
+    Without colors and the builder's advertising. `watch` hears each line, and whether it begins a step.
     """
 
     def __init__(self, watch: Callable[[str, bool], None] = lambda *_: None) -> None:
         self.builder = ""  # none, as long as docker has not sent the context
         self.stages = 0
+        self.seconds = 0.0  # that the build took
         self._watch = watch
         self._kept = Excerpt(0, KEPT_LOG)
         self._rest = {"stdout": b"", "stderr": b""}  # a line that has not ended yet
-        # Of each step, by BuildKit's number or "": number, of how many, title, and its last lines.
-        self._steps: dict[str, tuple[str, int, str, collections.deque[str]]] = {}
-        self._step = ""  # under way; with BuildKit, where several are, the last to fail
-        self._has_failed = False  # a step of BuildKit's
-        self._hidden = False  # a step of our own labels is under way
-        # What docker says on stderr: its last lines, how many there were, and how many begin a reason.
-        self._said: collections.deque[str] = collections.deque(maxlen=100)
-        self._said_count = self._reasons = 0
+        self._steps: dict[str, Step] = {}  # by BuildKit's number; of the others the last, by ""
+        self._step = ""  # under way
+        self._failed: list[str] = []  # steps of BuildKit's
+        self._said: collections.deque[str] = collections.deque(maxlen=100)  # docker's last lines on stderr
 
     def feed(self, stream: str, data: bytes) -> None:
         """Take the next bytes of "stdout" or "stderr", in pieces of any size."""
@@ -1374,10 +1408,6 @@ class BuildLog:
             if rest:
                 self.feed(stream, b"\n")
 
-    def text(self) -> str:
-        """Return the log's end."""
-        return self._kept.text()
-
     @property
     def last_word(self) -> str:
         """Docker's own reason for a failure; names that it tells may have several lines."""
@@ -1390,33 +1420,57 @@ class BuildLog:
         word = " ".join(list(self._said)[first:]) if self._said else "no output"
         return re.sub(r"^((ERROR|Error): )?(failed to build: )?", "", word)
 
-    def is_cut(self) -> bool:
-        """Whether docker says that its connection was cut, and nothing before that."""
-        earlier = self._said_count - 1 if self.builder == "legacy" else 0
-        if self.builder == "buildkit":
-            earlier = self._reasons - bool(self._said and _FAILS.match(self._said[-1]))
-        return not earlier and bool(SAYS_CUT.search(self.last_word))
+    @property
+    def failed_step(self) -> Step:
+        """The step that failed, else the one under way; one without a number where there is none."""
+        name = self._failed[-1] if self._failed else self._step
+        return self._steps.get(name) or Step("", "", [""], Excerpt(0, 0))
 
-    def step(self) -> tuple[str, int, str, Iterable[str]]:
-        """Return number, of how many, title ("" for none) and last lines of the step that failed."""
-        return self._steps.get(self._step, ("", 0, "", ()))
+    @property
+    def misses_source(self) -> bool:
+        """Whether a COPY or ADD did not find what it was to take from the context."""
+        is_copy = re.match("(COPY|ADD) (?!.*--from=)", self.failed_step.titles[0])
+        return bool(is_copy and SAYS_NO_SOURCE.search(self.last_word))
 
-    def without_quotes(self) -> str:
-        """Return docker's last word without what it quotes, which may be the Dockerfile's text."""
-        return re.sub(r'"(?:[^"\\]|\\.)*"', '""', self.last_word)
+    @property
+    def is_final(self) -> bool:
+        """Whether a repetition would fail as well: a RUN by itself, a text that docker refuses, a source."""
+        failed = SAYS_RUN_FAILED.search(self.last_word)
+        if failed:
+            return failed["code"] not in KILLED
+        return self.misses_source or bool(SAYS_BAD_TEXT.search(self.last_word))
+
+    @property
+    def asks_registry(self) -> bool:
+        """Whether all that failed asks a registry, and that did not say that it has no such image.
+
+        By the titles of steps, which no RUN can print; with the legacy builder, where it can, docker's
+        last word is then that the RUN failed.
+        """
+        if _NOT_OF_A_REGISTRY.search(self.last_word) or SAYS_NO_SUCH_IMAGE.search(self.last_word):
+            return False
+        failed = [self._steps[name] for name in self._failed] or [self.failed_step]
+        return all(_ASKS_REGISTRY.match(title) for step in failed for title in step.titles)
+
+    def text(self) -> str:
+        """Return the log's end, and before it the beginning of the step that failed."""
+        beginning, end = self.failed_step.output.head(), self._kept.text()
+        return end if beginning in end else f"{beginning}[…]\n{end}"
 
     def message(self, context: str) -> str:
         """Return what a person would quote: the step, its exit code, and why; of a COPY where it looks."""
-        number, of, title, lines = self.step()
+        step = self.failed_step
         word = re.sub("failed to solve(: | with frontend [^ ]+: )", "", self.last_word)
         failed = SAYS_RUN_FAILED.search(self.last_word)
         if failed:
-            reason = shown(telling_line("\n".join(lines)), 160) or "no output"
-            word = f"exit code {failed['code']}: {reason}"
-        elif re.match("(COPY|ADD) (?!.*--from=)", title) and SAYS_NO_SOURCE.search(word):
+            output = re.sub(r"(?m)^#\d+ (\d+\.\d+ )?", "", step.output.text())
+            word = f"exit code {failed['code']}: {shown(telling_line(output), 160) or 'no output'}"
+        elif self.misses_source:
             word += f". The build context was {shown(context)}; name another with --context DIR"
-        title = shown(" ".join(title.split()), 70)
-        where = f"step {number} of {of} ({title}): " if number else f"{title}: " if title else ""
+        title = shown(" ".join(step.titles[0].split()), 70)
+        where = (
+            f"step {step.number} of {step.of} ({title}): " if step.number else f"{title}: " if title else ""
+        )
         return f"{where}{shown(word, 500)}"
 
     def _take(self, stream: str, line: str) -> None:
@@ -1430,44 +1484,26 @@ class BuildLog:
         # The legacy builder hands on what a RUN prints as stdout; with the others all is on stderr.
         if stream == "stderr" and not _NO_REASON.match(line):
             self._said.append(line.strip())
-            self._said_count += 1
-            self._reasons += bool(_FAILS.match(line))
-        step = BUILDERS[self.builder][1].match(line) if self.builder else None
-        if step:
-            self._begin_step(step)
-            if step["of"]:
-                line = f"{line[: step.start('of')]}{self._of(step)}{line[step.end('of') :]}"
-        elif self.builder == "buildkit":
-            self._take_of_buildkit(line)
-        elif self._steps and not _OF_THE_BUILDER.match(line) and not SAYS_RUN_FAILED.search(line):
-            self._steps[""][3].append(line[:500])
-        if not (self._hidden and (step or _OF_THE_BUILDER.match(line))):
-            self._kept.feed(f"{line}\n".encode())
-            self._watch(line, bool(step))
+        begins = BUILDERS[self.builder][1].match(line) if self.builder else None
+        of_buildkit = re.match(r"#(\d+) (ERROR: )?", line) if self.builder == "buildkit" else None
+        step = self._steps.get(of_buildkit[1] if of_buildkit else "")
+        if begins:
+            self._begin_step(begins)
+        elif step and of_buildkit and of_buildkit[2]:
+            self._failed.append(of_buildkit[1])
+        elif step and not _OF_THE_BUILDER.match(line) and not SAYS_RUN_FAILED.search(line):
+            step.output.feed(f"{line}\n".encode())
+        self._kept.feed(f"{line}\n".encode())
+        self._watch(line, bool(begins))
 
-    def _begin_step(self, step: Any) -> None:
-        vertex = step.groupdict().get("vertex", "")
-        if vertex and vertex in self._steps:  # BuildKit repeats the title of a step that goes on
+    def _begin_step(self, begins: Any) -> None:
+        name, title = begins.groupdict().get("vertex", ""), begins["title"]
+        if name and name in self._steps:  # BuildKit repeats the title of a step that goes on
+            self._steps[name].titles.append(title)
             return
-        self.stages += step["title"].startswith("FROM ")
-        self._hidden = self.builder in _OWN_STEPS and f"LABEL {LABEL}" in step["title"].replace('"', "")
-        if not self._hidden:
-            last_lines: collections.deque[str] = collections.deque(maxlen=100)
-            self._steps[vertex] = (step["n"] or "", self._of(step), step["title"], last_lines)
-            self._step = self._step if self._has_failed else vertex
-
-    def _of(self, step: Any) -> int:
-        """Return the number of steps, less those of our labels."""
-        of = int(step["of"] or 0)
-        return max(of - _OWN_STEPS.get(self.builder, 0), int(step["n"] or 0))
-
-    def _take_of_buildkit(self, line: str) -> None:
-        """Tell the lines of steps apart: `#7 0.512 text`, `#7 ERROR: text`."""
-        parts = re.match(r"#(\d+) (?:(ERROR:) |\d+\.\d+ )?(.*)", line)
-        if parts and parts[2]:
-            self._step, self._has_failed = parts[1], True  # others may yet be told of for the first time
-        elif parts and parts[1] in self._steps:
-            self._steps[parts[1]][3].append(parts[3][:500])
+        self.stages += title.startswith("FROM ")
+        self._steps[name] = Step(begins["n"] or "", begins["of"] or "", [title], Excerpt(KEPT_STEP, KEPT_LOG))
+        self._step = name
 
 
 class Build(NamedTuple):
@@ -1480,17 +1516,6 @@ class Build(NamedTuple):
     seconds: float
 
 
-class Image(NamedTuple):
-    """What `docker image inspect` says of the image that was built."""
-
-    id: str
-    size: int  # bytes
-    user: str
-    workdir: str
-    environment: tuple[str, ...]
-    layers: tuple[str, ...]
-
-
 class Answer(NamedTuple):
     """What a docker command that only asks or removes had to say."""
 
@@ -1500,22 +1525,28 @@ class Answer(NamedTuple):
 
 
 class Engine:
-    """The docker command line, and what all runs have on its engine: containers, images, leftovers.
+    """The docker command line, the engine behind it, and what stands there under names of ours.
 
-    Nothing is taken for ours by its labels alone, since images can forge them: a container must
-    have a name of ours too, and an image a tag in our own repository.
+    A name tells whose it is (see _RUN), so that nothing need be written into an image.
     """
 
     def __init__(self, program: str, where: str | None, stop: Stop) -> None:
         self.program = program
         self.environment = {**os.environ, **_ENVIRONMENT}
-        self.client = self.server = self.platform = ""  # versions, once it has answered
-        self.is_podman = False  # which may be its own engine, and then names it once
         self.warnings: list[str] = []  # a short name and a sentence each, for the report
+        # Known once it has answered:
+        self.client = self.server = self.platform = ""  # versions
+        self.cpus: int | None = None
+        self.memory: int | None = None  # bytes
+        self.is_podman = False  # which may be its own engine, and then names it once
+        self.cannot: tuple[str, ...] = ()  # our default run options that it cannot have
+        # Of this run, see begin():
+        self.tag = ""  # of its image
+        self.awaited: set[str] = set()  # containers that docker was told to make, and may still be making
+        self._run = ""  # what its names have in common
+        self._numbers = itertools.count(1)
         self._context = ""  # of docker, where one was asked for
         self._stop = stop
-        self._born = ""  # when it was started, as far as it tells
-        self._clock_offset = 0.0  # seconds of its clock less ours
         if where and "://" in where:
             self.environment.update(DOCKER_HOST=where, CONTAINER_HOST=where)  # docker's, podman's
             self.environment.pop("DOCKER_CONTEXT", None)
@@ -1532,42 +1563,45 @@ class Engine:
         """
         limit = CALL_LIMIT if limit is None else limit
         stdout, stderr = Excerpt(KEPT_ANSWER, 0), Excerpt(CHUNK, 0)
-        deadline = time.monotonic() + limit
         with Process((self.program, *arguments), self.environment) as process:
             for stream, data in process.read():
                 (stdout if stream == "stdout" else stderr).feed(data)
-                if self._stop.level > int(last):
+                if self._stop.at_once or (self._stop.asked and not last):
                     raise Stopped
-                if time.monotonic() > deadline + process.stood_still:
+                if process.clock() > limit:
                     break
-            code = process.wait(max(deadline - time.monotonic(), TICK))
+            code = process.wait(max(limit - process.clock(), TICK))
         if code is None:
             raise EngineError(f"docker {arguments[0]} gave no answer within {limit:.0f} s")
         answer = Answer(code, stdout.text(), stderr.text())
         if code != 0 and SAYS_NO_ENGINE.search(answer.stderr) and FROM_THE_ENGINE not in answer.stderr:
-            raise _no_engine(answer.stderr)
+            words = shown(last_line(answer.stderr), 300)
+            raise EngineError(f"no docker engine answers ({words}). {_ENGINE_HINT}")
         return answer
 
-    def warn(self, name: str, text: str) -> None:
-        """Note a warning for the report, once; those about rubric and image join it in _report()."""
-        warning = f"{name}: {text}"
-        if warning not in self.warnings:
-            self.warnings.append(warning)
+    def ask_json(self, *arguments: str) -> dict[str, Any]:
+        """Return the JSON object that a docker command prints, {} where it prints none."""
+        try:
+            value = json.loads(self.ask(*arguments).stdout)
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
 
     def connect(self, wait: float) -> None:
         """Learn what answers; raise EngineError where nothing does within `wait` seconds."""
         deadline = time.monotonic() + wait
         while True:
             try:
-                answer = self.ask("version", "--format", "{{json .}}")
-                versions = _json_object(answer.stdout)
+                versions = self.ask_json("version", "--format", "{{json .}}")
                 client = versions.get("Client") or {}
                 server = versions.get("Server") or client
-                if answer.code == 0 and server:
+                if server:
                     break
-                raise _no_engine(answer.stderr)
-            except EngineError:
-                if time.monotonic() >= deadline:
+                if self._context and self.ask("context", "inspect", self._context).code != 0:
+                    raise UsageError(f"docker has no context '{shown(self._context)}' (`docker context ls`)")
+                raise EngineError(f"no docker engine answers. {_ENGINE_HINT}")  # noqa: TRY301 - tried again
+            except EngineError as error:
+                if time.monotonic() >= deadline or isinstance(error, UsageError):
                     raise
                 time.sleep(TICK)
         self.is_podman = server is client or "BuiltTime" in client
@@ -1575,110 +1609,372 @@ class Engine:
             raise UsageError(f"podman knows no context '{shown(self._context)}'; name its engine by a URL")
         self.client, self.server = str(client.get("Version")), str(server.get("Version"))
         self.platform = str(server.get("OsArch") or f"{server.get('Os')}/{server.get('Arch')}")
-        self._clock_offset = self._clock() - time.time()
-        self._born = "" if self.is_podman else self._bridge_made()  # podman's is the time of asking
 
-    def now(self) -> float:
-        """Return the time by the engine's clock, in seconds since 1970."""
-        return time.time() + self._clock_offset
+    def begin(self, lifetime: float) -> None:
+        """Learn what the engine has, and name this run, which may take `lifetime` seconds."""
+        info = self.ask_json("info", "--format", "{{json .}}")
+        host = info.get("host") or {}  # podman's
+        self.cpus, self.memory = (
+            info.get("NCPU") or host.get("cpus"),
+            info.get("MemTotal") or host.get("memTotal"),
+        )
+        # A rootless podman without cgroups starts nothing that has a limit (containers/crun#160).
+        if info.get("PidsLimit") is False or "pids" not in host.get("cgroupControllers", ["pids"]):
+            self.cannot = ("pids-limit",)
+            self.warn("no-pids-limit", "--pids-limit is left out, since the engine can set none")
+        now = _seconds_since_1970(str(info.get("SystemTime")))
+        expires = int(min(now + lifetime + MARGIN, 999_999_999_999))
+        self._run = f"{os.urandom(6).hex()}-{expires}-{'.'.join(_owner())}"
+        self.tag = f"{REPOSITORY}:{self._run}"
+        self._sweep(now)
 
-    def restarted(self) -> bool | None:
-        """Whether this engine was started since we came; None where it does not tell."""
-        return self._bridge_made() != self._born if self._born else None
+    def new_name(self, prefix: str = "-") -> str:
+        """Return a name for a container (or, after ":", the tag of a control) that is about to be made."""
+        return f"{REPOSITORY}{prefix}{self._run}-{next(self._numbers)}"
 
-    def is_running(self, name: str) -> bool:
-        """Whether the engine has a container and runs it."""
-        answer = self.ask("container", "inspect", "--format", "{{.State.Running}}", name)
-        return answer.stdout.strip() == "true"
+    def build(
+        self, tag: str, dockerfile: str, context: str, options: Sequence[str], limit: float, log: BuildLog
+    ) -> int | None:
+        """Build once: fill `log` and return the exit code, None where it took over `limit` seconds.
 
-    def has_container(self, name: str) -> bool:
-        """Whether the engine has made a container, and not removed it."""
-        return self.ask("container", "inspect", "--format", "{{.Name}}", name, last=True).code == 0
-
-    def saw_die(self, name: str, since: float) -> bool:
-        """Whether this engine saw a container die in the last `since` seconds, or cannot tell.
-
-        An engine keeps its latest events in memory only (moby, daemon/events), and one that stops
-        kills its containers first, which looks like a process that was killed in them.
+        Raises EngineError where docker was killed, or stood still when the time was over, and Stopped.
         """
-        span = ("--since", str(int(self.now() - since)), "--until", str(int(self.now()) + 2))
-        answer = self.ask("events", *span, "--filter", f"container={name}", "--filter", "event=die")
-        return answer.code != 0 or bool(answer.stdout.strip())
+        ours = ("--tag", tag, "--file", os.path.abspath(dockerfile), os.path.abspath(context))
+        argv = (self.program, "build", *BUILD_FLAGS.with_defaults(options), *ours)
+        with Process(argv, self.environment) as process:
+            try:
+                for stream, data in process.read():
+                    if stream:
+                        log.feed(stream, data)
+                    if self._stop.asked:
+                        raise Stopped
+                    if process.clock() > limit + (GRACE if stream else 0.0):
+                        if self.stands_still():
+                            raise EngineError("the docker engine stood still when the build's time was over")
+                        return None
+                code = process.wait(END_LIMIT)
+            finally:
+                log.close()
+                log.seconds = process.clock()
+        if code is None:
+            raise EngineError(f"docker build closed its output, but did not exit for {END_LIMIT:.0f} s")
+        if code < 0:
+            raise EngineError(f"the docker program was killed during the build (signal {-code})")
+        return code
 
-    def containers(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the name and labels of each container that a run of ours made."""
-        form = "\t".join(["{{.Names}}", *(f'{{{{.Label "{LABEL}{key}"}}}}' for key in _LABELS)])
-        answer = self.ask("ps", "--all", "--filter", f"label={LABEL}run", "--format", form, last=True)
-        for line in answer.stdout.split("\n"):
-            name, *values = line.split("\t")
-            labels = dict(zip(_LABELS, values))
-            match = CONTAINER_NAME.fullmatch(name)
-            if match and match["run"] == labels.get("run"):
-                yield name, labels
+    def make(self, name: str, *argv: str, limit: float) -> Answer:
+        """Run a docker command that makes a container; a request to end waits until it has."""
+        try:
+            return self.ask(*argv, last=True, limit=limit)
+        except EngineError:
+            self.awaited.add(name)
+            raise
 
-    def remove(self, kind: str, name: str, limit: float | None = None) -> str:
-        """Remove a "container" (with its anonymous volumes) or "image"; return "", or why it is still there.
+    def stands_still(self) -> bool:
+        """Whether it takes over SLOW_ANSWER seconds to say that it is there."""
+        asked = time.monotonic()
+        with contextlib.suppress(EngineError):
+            self.ask("version")
+        return time.monotonic() - asked > SLOW_ANSWER
 
-        What is in use or on its way is tried again for `limit` seconds, default REMOVE_LIMIT.
+    def state(self, container: str) -> dict[str, Any]:
+        """Return what the engine says of a container, {} for nothing or where it does not answer."""
+        with contextlib.suppress(EngineError):
+            return self.ask_json("container", "inspect", "--format", "{{json .State}}", container)
+        return {}
+
+    def warn(self, name: str, text: str) -> None:
+        """Note a warning for the report, once; those about rubric and image join it in _report()."""
+        warning = f"{name}: {text}"
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def remove(self, kind: str, name: str, limit: float | None = None, *, force: bool = False) -> str:
+        """Remove a "container", with its anonymous volumes, or an "image"; return "", or why it stays.
+
+        Raises EngineError where the engine gives no answer.
         """
-        options = ("--force", "--volumes") if kind == "container" else ()
-        limit = REMOVE_LIMIT if limit is None else limit
-        deadline, patience = time.monotonic() + limit, max(limit, CALL_LIMIT)
+        options = ("--force", "--volumes") if kind == "container" else ("--force",) if force else ()
+        answer = self.ask(kind, "rm", *options, name, last=True, limit=limit)
+        is_gone = answer.code == 0 or SAYS_GONE.search(answer.stderr)
+        if answer.stdout.strip():  # what was removed, and so there
+            self.awaited.discard(name)
+        return "" if is_gone else shown(last_line(answer.stderr)) or f"{kind} rm failed"
+
+    def clean_up(self) -> Iterator[str]:
+        """Remove all that this run made, containers first; yield what stays, and why.
+
+        That takes CLEAN_UP_LIMIT seconds at most, and a little more for the image.
+        """
+        deadline, pause = time.monotonic() + CLEAN_UP_LIMIT, TICK
         while True:
-            words = self.ask(kind, "rm", *options, name, last=True, limit=patience).stderr
-            answer = self.ask(kind, "inspect", "--format", "{{.Created}}", name, last=True)
-            if answer.code != 0 and SAYS_GONE.search(answer.stderr):
-                return ""
-            if time.monotonic() >= deadline:
-                return shown(last_line(words) or f"it is still there after {kind} rm")
-            time.sleep(TICK / 2)
+            stays: dict[str, str] = {}
+            try:
+                for kind, name, run in self._ours():
+                    if run[0].startswith(self._run):
+                        why = self._remove_late(kind, name, deadline, force=not stays)
+                        stays.update({f"{kind} {name}": why} if why else {})
+            except (Stopped, EngineError) as error:
+                stays[f"what is named {REPOSITORY} … {self._run}"] = str(error) or "clean-up was interrupted"
+            if not stays or self._stop.at_once or time.monotonic() + pause > deadline:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+        stays.update({f"container {name}": "docker may still be making it" for name in self.awaited})
+        yield from (f"{thing} stays: {why}" for thing, why in sorted(stays.items()))
 
-    def sweep(self) -> None:
-        """Remove the leftovers of killed runs (by name, tag and _is_dead()); one try each, and a warning."""
-        for kind, leftovers in (("container", self.containers()), ("image", self._images())):
-            for name, labels in leftovers:
-                if not _is_dead(labels, self.now()):
-                    continue
-                try:
-                    words = self.remove(kind, name, limit=0)
-                except EngineError as error:
-                    words = str(error)
-                if words and "in progress" not in words:
-                    self.warn("leftover", f"{kind} {name} of a killed run stays: {words}")
+    def _remove_late(self, kind: str, name: str, deadline: float, *, force: bool) -> str:
+        """Try to remove one thing at the end, as remove() does, but return that it gives no answer, too."""
+        rest = max(deadline - time.monotonic(), SWEEP_LIMIT)
+        try:
+            return self.remove(
+                kind, name, min(rest, CALL_LIMIT) if kind == "container" else rest, force=force
+            )
+        except EngineError as error:
+            return str(error)
 
-    def _images(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the tag and labels of each image that a run of ours made and did not keep."""
-        answer = self.ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY, last=True)
-        form = "\n".join(f'{{{{index .Config.Labels "{LABEL}{key}"}}}}' for key in _LABELS)
-        for part in filter(IMAGE_TAG.fullmatch, answer.stdout.split()):
-            tag = f"{REPOSITORY}:{part}"
-            labels = self.ask("image", "inspect", "--format", form, tag, last=True).stdout
-            yield tag, dict(zip(_LABELS, labels.split("\n")))
+    def _sweep(self, now: float) -> None:
+        """Remove the leftovers of killed runs, one try each; what stays is a warning."""
+        for kind, name, run in self._ours():
+            if not _is_dead(run, now):
+                continue
+            try:
+                why = self.remove(kind, name, SWEEP_LIMIT)
+            except EngineError as error:
+                self.warn("leftover", f"{kind} {name} of a killed run stays: {error}")
+                return
+            if why and "in progress" not in why:  # another run may be sweeping, too
+                self.warn("leftover", f"{kind} {name} of a killed run stays: {why}")
 
-    def _clock(self) -> float:
-        """Return the engine's time, in seconds since 1970; ours where it does not tell."""
-        text = self.ask("info", "--format", "{{.SystemTime}}").stdout
-        parts = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
-        if not parts:
-            return time.time()
-        zone = "+00:00" if parts[2] == "Z" else parts[2]
-        return datetime.datetime.fromisoformat(parts[1] + zone).timestamp()
-
-    def _bridge_made(self) -> str:
-        """Return when the default bridge was made, "" where there is none: dockerd does so at every start."""
-        answer = self.ask("network", "inspect", "bridge", "--format", "{{.Created}}")
-        return answer.stdout.strip() if answer.code == 0 else ""
+    def _ours(self) -> Iterator[tuple[str, str, Any]]:
+        """Yield kind, name and the match of _RUN of what stands under a name of ours, containers first."""
+        containers = ("ps", "--all", "--filter", f"name={REPOSITORY}-", "--format", "{{.Names}}")
+        images = ("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY)
+        for kind, question, prefix in (("container", containers, "-"), ("image", images, ":")):
+            for line in self.ask(*question, last=True).stdout.split():
+                name = line.rpartition("localhost/")[2]  # podman's word for an image without a registry
+                run = _RUN.fullmatch(name[len(REPOSITORY) + 1 :])
+                if run and name.startswith(REPOSITORY + prefix):
+                    yield kind, name, run
 
 
-_LABELS = ("run", "owner", "expires")  # after LABEL: whose it is, and when it may be taken for dead
+class Ladder:
+    """Engine or Dockerfile? Climbed where something failed again; the first rung that fails is to blame.
+
+    What decides is asked of the engine, while no other container of this run is alive. Each rung
+    raises EngineError or a kind of it; beyond the last, the Dockerfile is to blame.
+    """
+
+    def __init__(self, engine: Engine, build_options: Sequence[str], run_options: Sequence[str]) -> None:
+        self._engine = engine
+        self._build_options, self._run_options = build_options, run_options
+
+    def after_build(self, code: int | None, log: BuildLog, context: str) -> None:
+        """Climb it for a build that failed, or timed out (None)."""
+        self.ask_engine()
+        self.ask_build_options()
+        if not log.builder:
+            self._ask_context(context)
+        if code is not None and log.asks_registry:
+            self._ask_docker_hub()
+
+    def ask_engine(self) -> None:
+        """Raise EngineError where no engine answers, or it cannot build and start the control."""
+        self._engine.connect(RETURN_LIMIT)
+        why = self._control()
+        if why:
+            raise EngineError(f"the docker engine fails: {why}")
+
+    def ask_build_options(self) -> None:
+        """Raise UsageError where a RUN cannot have the user's options (but --target, of the Dockerfile)."""
+        options = BUILD_FLAGS.without(self._build_options, ["target"])
+        if not options:
+            return
+        if self._engine.is_podman:  # whose refusal does not name the program
+            why = self._control(options)
+        else:
+            absent = f"/{os.urandom(16).hex()}"
+            with self._built(f'FROM scratch\nRUN ["{absent}"]\n', options) as (_, _, log):
+                is_named = f'exec: "{absent}"' in log.text() or _sees_no_folder(log)
+                why = "" if is_named else log.last_word
+        if why:
+            raise UsageError(f"docker refuses the build options: {shown(why, 300)}")
+
+    def ask_run_options(self) -> None:
+        """Raise UsageError where no container can have the user's options.
+
+        Without users and groups given by name, which are the image's; on the platform that they ask for.
+        """
+        options = [word for word in self._run_options if not _NAMES_AN_ACCOUNT.match(word)]
+        words = (*self._build_options, *self._run_options)
+        platform = [word for word in words if word.startswith("--platform=")][-1:]
+        why = self._control(platform, options) if options else ""
+        if why:
+            raise UsageError(f"docker refuses the run options: {why}")
+
+    def _ask_context(self, context: str) -> None:
+        """Raise UsageError where docker does not take the context with a Dockerfile of ours, either."""
+        with self._built(f"FROM scratch\nLABEL content={os.urandom(16).hex()}\n", (), context) as (_, _, log):
+            if not log.builder:
+                raise UsageError(f"docker refuses the build context: {shown(log.last_word, 300)}")
+
+    def _ask_docker_hub(self) -> None:
+        """Raise RegistryError where Docker Hub does not say that it lacks a name that cannot exist."""
+        name = f"docker.io/library/{REPOSITORY}-asks-{os.urandom(6).hex()}:latest"
+        stderr = self._engine.ask("pull", name, limit=PULL_LIMIT).stderr
+        if not SAYS_NO_SUCH_IMAGE.search(stderr):
+            raise RegistryError(f"Docker Hub is out of reach: {shown(last_line(stderr), 300)}")
+
+    def _control(self, build_options: Sequence[str] = (), run_options: Sequence[str] = ()) -> str:
+        """Build and start the control; return "" where that works, else what does not, in docker's words.
+
+        It is an image FROM scratch with fresh content, and a container of it whose program is not there:
+        an engine that works builds the one, and names the other's path in its refusal, or says that it
+        was started (with --init). An engine that gives no answer to a removal fails, too.
+        """
+        absent, name = f"/{os.urandom(16).hex()}", self._engine.new_name()
+        with self._built("FROM scratch\nCOPY content /\n", build_options) as (tag, code, log):
+            if code != 0:
+                words = shown(log.last_word, 300)
+                return "" if _sees_no_folder(log) else f"it cannot build a minimal image: {words}"
+            options = RUN_FLAGS.with_defaults(run_options, omit=self._engine.cannot)
+            # Detached: docker, of podman's engine, tells of an attached one only that it cannot attach.
+            argv = ("run", "--detach", "--entrypoint", absent, *options, "--name", name, tag)
+            stderr = self._engine.make(name, *argv, limit=START_LIMIT).stderr
+            is_started = absent in stderr or _was_started(self._engine.state(name))
+            self._engine.remove("container", name)
+        words = shown(_of_docker(stderr), 300)
+        return "" if is_started else f"it cannot start a container of a minimal image: {words}"
+
+    @contextlib.contextmanager
+    def _built(
+        self, dockerfile: str, options: Sequence[str], context: str = ""
+    ) -> Iterator[tuple[str, int | None, BuildLog]]:
+        """Build a Dockerfile of ours, beside which lies fresh `content`; yield tag, exit code and log."""
+        import tempfile
+
+        tag, log = self._engine.new_name(":"), BuildLog()
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                for name, content in (
+                    ("Dockerfile", dockerfile.encode()),
+                    ("content", os.urandom(CONTROL_SIZE)),
+                ):
+                    with open(os.path.join(folder, name), "wb") as file:
+                        file.write(content)
+            except OSError as error:
+                raise EngineError(f"no temporary folder to try the engine with: {error.strerror}") from None
+            path = os.path.join(folder, "Dockerfile")
+            code = self._engine.build(tag, path, context or folder, options, START_LIMIT, log)
+        try:
+            yield tag, code, log
+        finally:
+            if code == 0:
+                self._engine.remove("image", tag)
+
+
+class Builder:
+    """Builds the image under test: what failed is repeated, then the ladder is climbed."""
+
+    def __init__(self, engine: Engine, ladder: Ladder, stop: Stop, options: Sequence[str]) -> None:
+        self._engine, self._ladder, self._stop, self._options = engine, ladder, stop, options
+        self._dockerfile = self._context = ""
+        self._limit = 0.0  # seconds
+        self._log = BuildLog()  # of the attempt that counts
+
+    def build(self, dockerfile: str, context: str, limit: float, watch: Callable[[str, bool], None]) -> Build:
+        """Build the image; `watch` hears each line of the log, `limit` is in seconds.
+
+        Raises nothing for what goes wrong: it is in the Build's `kind` and `message`.
+        """
+        started, kind, message = time.monotonic(), "", "built"
+        self._dockerfile, self._context, self._limit = dockerfile, context, limit
+        try:
+            code = self._attempt(watch)
+            if code != 0:
+                self._ladder.after_build(code, self._log, context)
+            if code is None:
+                kind, message = "build_timeout", f"the build took over {limit:g} s and was stopped"
+            elif code != 0:
+                kind, message = "build", self._log.message(context)
+            elif not self.image():
+                raise EngineError(  # noqa: TRY301 - caught below as any other
+                    "docker build succeeded, but the engine has no such image: the builder did not "
+                    "load it (a docker-container builder needs `docker buildx use default`)"
+                )
+        except Stopped:
+            kind, message = "interrupted", "the build was interrupted"
+        except EngineError as error:
+            kind, message = error.kind, str(error)
+        log = self._log
+        if log.builder in _CACHE_IS_IMAGES and (kind or log.stages > 1):
+            self._engine.warn(
+                "cached-layers",
+                f"the {log.builder} builder's cache may hold new images without a name; "
+                "`docker image prune` removes all such images, best while nothing is built",
+            )
+        return Build(kind, message, log.text(), log.builder or "unknown", time.monotonic() - started)
+
+    def image(self) -> dict[str, Any]:
+        """Return what the engine says of our image (id, size in bytes, env, layers), {} where it has none."""
+        fields = {"id": "ID" if self._engine.is_podman else "Id", "size": "Size"}
+        fields.update(env="Config.Env", layers="RootFS.Layers")  # not all: labels can be many
+        form = ", ".join(f'"{key}": {{{{json .{field}}}}}' for key, field in fields.items())
+        return self._engine.ask_json("image", "inspect", "--format", f"{{{form}}}", self._engine.tag)
+
+    def make_sure_of_image(self) -> None:
+        """Build an image that is gone once more; raise EngineError where that fails."""
+        if not self.image() and self._attempt(lambda *_: None) != 0:
+            raise EngineError("the image that was built is gone from the engine")
+
+    def _attempt(self, watch: Callable[[str, bool], None]) -> int | None:
+        """Build three times at most; return the exit code that counts, None for a time limit.
+
+        So registries, cut connections, an engine that restarts, and layers that another run's clean-up
+        took are met. Where a repetition runs out of time, the first failure stands.
+        """
+        rest = self._limit
+        failures: list[tuple[int | EngineError, BuildLog]] = []
+        for pause in (0.0, 0.0, BUILD_PAUSE):
+            if failures:
+                watch("the build failed, and is tried once more", True)  # noqa: FBT003 - a callback's
+                self._engine.connect(RETURN_LIMIT)
+                self._pause(pause)
+            self._log = log = BuildLog(watch)
+            outcome: int | EngineError | None
+            try:
+                outcome = self._engine.build(
+                    self._engine.tag, self._dockerfile, self._context, self._options, rest, log
+                )
+            except EngineError as error:
+                outcome = error
+            rest -= log.seconds
+            if outcome == 0 or (outcome is None and not failures):
+                return outcome
+            if outcome is None:
+                outcome, self._log = failures[0]
+                break
+            failures.append((outcome, log))
+            if log.is_final:
+                break
+        if isinstance(outcome, EngineError):
+            raise outcome
+        return outcome
+
+    def _pause(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self._stop.asked:
+                raise Stopped
+            time.sleep(TICK)
 
 
 class Docker:
     """One run: its image, its containers, and their end.
 
-    Entering the `with` block finds the engine and removes leftovers of dead runs; leaving it
-    removes all that was made. What could not be removed is then named in `left`. `lifetime` is
-    how long, in seconds, the run can take.
+    Entering the `with` block finds the engine and sweeps, leaving it removes all that was made; what
+    stays is a warning. `lifetime` is how long, in seconds, the run can take.
     """
 
     def __init__(
@@ -1691,563 +1987,241 @@ class Docker:
         build_options: Sequence[str] = (),
         run_options: Sequence[str] = (),
     ) -> None:
-        self.engine = engine
-        self.image: Image | None = None  # once it is built
-        self.left: list[str] = []  # what could not be removed, and why
-        self._stop = stop
+        self.ladder = Ladder(engine, build_options, run_options)
+        self.builder = Builder(engine, self.ladder, stop, build_options)
+        self._engine, self._stop = engine, stop
         self._lifetime, self._wait = lifetime, wait
-        self._build_options, self._run_options = tuple(build_options), tuple(run_options)
-        self._run_id = os.urandom(6).hex()
-        self.tag = f"{REPOSITORY}:{self._run_id}"
-        self._numbers = itertools.count(1)  # of containers and control images
-        self._labels: tuple[str, ...] = ()  # the words that put them on what is made
-        self._images: set[str] = set()  # tags that may be there, to be removed
-        self._live: set[str] = set()  # containers that docker was told to make, not known to be gone
-        self._cannot: tuple[str, ...] = ()  # our default run options that this engine cannot have
+        self._options = {"build": build_options, "run": run_options}
+        self._has_begun = False  # any container of the image
+        self._unstartable: Run | None = None  # the answer to every test, where none can be started
         exclusive = _EXCLUSIVE & RUN_FLAGS.set_by(run_options)
         exclusive |= {word for word in run_options if _EXCLUSIVE_NETWORK.match(word)}
         # One container at a time, or as many as the runner likes.
         self._exclusive_lock: Any = threading.Lock() if exclusive else contextlib.nullcontext()
 
     def __enter__(self) -> Docker:
-        """Raise EngineError where there is no docker program or no engine, UsageError for bad run options."""
-        self.engine.connect(self._wait)
-        if self._run_options:  # --help parses them, and does nothing
-            answer = self.engine.ask("run", *self._run_options, "--help")
-            if answer.code != 0:
-                words = shown(" ".join(answer.stderr.split()), 300)
-                raise UsageError(f"docker refuses the run options: {words}")
-        expires = min(self.engine.now() + self._lifetime + MARGIN, 1e12)
-        values = zip(_LABELS, (self._run_id, _owner(), str(int(expires))))
-        self._labels = tuple(word for key, value in values for word in ("--label", f"{LABEL}{key}={value}"))
-        self.engine.sweep()
+        """Raise EngineError where there is no docker program or no engine, UsageError for bad options."""
+        self._engine.connect(self._wait)
+        for step, options in self._options.items():  # --help parses them, and does nothing
+            answer = self._engine.ask(step, *options, "--help") if options else None
+            if answer and answer.code != 0:
+                lines = (line for line in answer.stderr.splitlines() if not _ADVERTISING.match(line))
+                words = shown(" ".join(" ".join(lines).split()), 300)
+                raise UsageError(f"docker refuses the {step} options: {words}")
+        self._engine.begin(self._lifetime)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Remove this run's containers, then its images; docker may be away for a while."""
-        deadline = time.monotonic() + RETURN_LIMIT
-        reason = "clean-up was interrupted"
-        while self._stop.level < 2:  # noqa: PLR2004 - see Stop
-            try:
-                self.left = self._remove_all()
-            except Stopped:
-                break
-            except EngineError as error:
-                reason = str(error)
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(TICK)
-            else:
-                return
-        self.left = [f"container {name} ({reason})" for name in sorted(self._live)]
-        self.left += [f"image {tag} ({reason})" for tag in sorted(self._images)]
+        for leftover in self._engine.clean_up():
+            self._engine.warn("leftover", leftover)
 
-    def _remove_all(self) -> list[str]:
-        deadline = time.monotonic() + RETURN_LIMIT  # for what docker is still making
-        while True:
-            left = []
-            ours = [name for name, labels in self.engine.containers() if labels["run"] == self._run_id]
-            for name in ours:
-                words = self.engine.remove("container", name)
-                left += [f"container {name} ({words})"] if words else []
-                self._live.discard(name)
-            if not self._live or time.monotonic() > deadline or self._stop.level > 1:
-                break
-            time.sleep(TICK)
-        left += [f"container {name} (docker may still be making it)" for name in sorted(self._live)]
-        for tag in sorted(self._images):
-            words = self.engine.remove("image", tag)
-            left += [f"image {tag} ({words})"] if words else []
-        return left
+    def probe(self) -> None:
+        """Look at the files of accounts before a first start: docker opens them, and a pipe blocks it.
 
-    def _new_name(self) -> str:
-        return f"{REPOSITORY}-{self._run_id}-{next(self._numbers)}"
-
-    def _remove(self, kind: str, name: str) -> None:
-        """Remove a container or image, and forget it if it is gone; what stays is left to the end."""
-        if not self.engine.remove(kind, name):
-            (self._live if kind == "container" else self._images).discard(name)
-
-    # The image
-
-    def build(self, dockerfile: str, context: str, limit: float, watch: Callable[[str, bool], None]) -> Build:
-        """Build the image; `watch` hears each line of the log, `limit` is in seconds.
-
-        It is tried again where docker speaks of a registry or its connection, and where the clean-up
-        of another run of a Dockerfile that begins alike took a layer from under it, as can happen
-        with the legacy builder and podman's. Raises nothing for what goes wrong: it is in the
-        Build's `kind` and `message`.
+        For ever, and with it all removals on that engine. `docker create` and `docker cp` open nothing (0.2 s).
         """
-        started = time.monotonic()
-        log, kind, message, doubt = BuildLog(watch), "", "built", ""
+        name = self._engine.new_name()
+        argv = ("create", "--entrypoint", "/bin/sh", "--network=none", "--name", name, self._engine.tag)
+        with contextlib.suppress(EngineError):  # which is for the tests to find out
+            self._engine.make(name, *argv, limit=CREATE_LIMIT)
+            for path in ("/etc/passwd", "/etc/group"):
+                kind = _TAR_TYPES.get(self._type_of_file(f"{name}:{path}"))
+                if kind:
+                    why = f"the image cannot be started: {path} is {kind}, not a regular file"
+                    self._unstartable = Run(FAILED, why)
+            self._engine.remove("container", name)
+
+    def run(self, script: Script, timeout: float, *, network: bool, retry: bool = False) -> Run:
+        """Run a script in a new container; `timeout`, in seconds, counts from its begin mark.
+
+        A first run without proof is IN_DOUBT. A retry never is: it waits for an engine that is away, its
+        container is kept to be asked about, and no other is alive. Raises UsageError where docker
+        refuses the user's run options. What else goes wrong is in the Run's `ending` and `why`.
+        """
         try:
-            for attempt in range(BUILD_ATTEMPTS):
-                log = BuildLog(watch)
-                rest = limit - (time.monotonic() - started)
-                code = self._build_once(self.tag, dockerfile, context, self._build_options, rest, log)
-                if code and SAYS_LOST_LAYER.search(log.last_word) and attempt < BUILD_ATTEMPTS - 1:
-                    continue
-                if code != 0:
-                    self._blame_engine_or_user(code, log, context)
-                earlier, doubt = doubt, self._registry_or_connection(code, log)
-                if code is None and earlier == "registry":  # which may have taken the time
-                    doubt = earlier
-                if not doubt or doubt == earlier:  # what happened once may pass
-                    break
-            if doubt:
-                self._blame_registry_or_connection(doubt, log)
-            if code is None:
-                kind, message = "build_timeout", f"the build took over {limit:g} s and was stopped"
-            elif code != 0:
-                kind, message = "build", log.message(context)
-            else:
-                self.image = self._inspect_image()
-                if self.image is None:
-                    raise EngineError(  # noqa: TRY301 - caught below as any other
-                        "docker build succeeded, but the engine has no such image: the builder did not "
-                        "load it (a docker-container builder needs `docker buildx use default`)"
-                    )
-        except Stopped:
-            kind, message = "interrupted", "the build was interrupted"
+            with self._exclusive_lock:
+                if retry and not self._unstartable:
+                    self._engine.connect(RETURN_LIMIT)
+                    self.builder.make_sure_of_image()
+                if self._unstartable:
+                    return self._unstartable
+                container = self._container(script, timeout, network=network, keep=retry)
+                self._has_begun = self._has_begun or container.transcript.begins > 0
+                return self._judged(container, timeout, retry=retry)
+        except UsageError:
+            raise
         except EngineError as error:
-            kind, message = error.kind, str(error)
-        if log.builder in _OWN_STEPS and (kind or log.stages > 1):
-            self.engine.warn(
-                "cached-layers",
-                f"the {log.builder} builder's cache may hold new images without a name; "
-                "`docker image prune` removes all such images, best while nothing is built",
-            )
-        return Build(kind, message, log.text(), log.builder or "unknown", time.monotonic() - started)
+            return Run(ERROR if retry else IN_DOUBT, str(error))
+        except Stopped:
+            return Run(NOT_RUN, "the evaluation was interrupted")
 
     def keep(self, name: str) -> str:
         """Give the image a second tag, with `name` in it, that is never removed; return the tag."""
         part = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-")[:80] or "image"
-        tag = f"{REPOSITORY}:{part}-{self._run_id}-kept"
-        answer = self.engine.ask("image", "tag", self.tag, tag, last=True)
+        tag = f"{REPOSITORY}:{part}-{os.urandom(6).hex()}-kept"
+        answer = self._engine.ask("image", "tag", self._engine.tag, tag, last=True)
         if answer.code != 0:
             raise EngineError(f"the image could not be kept: {shown(last_line(answer.stderr))}")
         return tag
 
-    def _build_once(
-        self, tag: str, dockerfile: str, context: str, options: Sequence[str], limit: float, log: BuildLog
-    ) -> int | None:
-        """Fill `log` and return the exit code, None where the build took over `limit` seconds."""
-        self._images.add(tag)
-        ours = ("--tag", tag, "--file", os.path.abspath(dockerfile), os.path.abspath(context))
-        words = ("build", *BUILD_FLAGS.with_defaults(options), *self._labels, *ours)
-        prolonged = False
-        with Process((self.engine.program, *words), self.engine.environment) as process:
-            try:
-                for stream, data in process.read():
-                    if stream:
-                        log.feed(stream, data)
-                    if self._stop.level:
-                        raise Stopped
-                    if process.clock() > limit + (GRACE if stream else 0.0):
-                        asked = time.monotonic()
-                        self._blame_lost_engine("during the build")
-                        if prolonged or time.monotonic() - asked < GRACE:
-                            return None
-                        # It stood still, and the build with it.
-                        prolonged, limit = True, process.clock() + START_LIMIT
-                code = process.wait(END_LIMIT)
-            finally:
-                log.close()
-        if code is None:
-            raise EngineError(f"docker build closed its output, but did not exit for {END_LIMIT:.0f} s")
-        return code
+    def _type_of_file(self, source: str) -> bytes:
+        """Return the type of a container's file, links followed, by the first header of an archive of it."""
+        archive = b""
+        with Process((self._engine.program, "cp", "-L", source, "-"), self._engine.environment) as process:
+            for stream, data in process.read():
+                archive += data if stream == "stdout" else b""
+                if len(archive) >= CHUNK or process.clock() > CALL_LIMIT or self._stop.asked:
+                    break
+        while archive[156:157] in (b"x", b"g", b"L", b"K"):  # headers that only extend the next one
+            size = int(archive[124:136].strip(b"\0 ") or b"0", 8)
+            archive = archive[TAR_BLOCK + -(-size // TAR_BLOCK) * TAR_BLOCK :]
+        return archive[156:157]
 
-    def _inspect_image(self) -> Image | None:
-        """Return what the engine says of our image, None where it has none of this run."""
-        fields = ["ID" if self.engine.is_podman else "Id", "Size", "RootFS.Layers"]
-        fields += ["Config.User", "Config.WorkingDir", "Config.Env"]  # of any length: what is cut is left out
-        form = f'{{{{index .Config.Labels "{LABEL}run"}}}}\n'  # not all labels: they can be many
-        form += "\n".join(f"{{{{json .{field}}}}}" for field in fields)
-        answer = self.engine.ask("image", "inspect", "--format", form, self.tag)
-        run_id, *lines = answer.stdout.rstrip("\n").split("\n")  # nowhere else: text may hold U+0085
-        if answer.code != 0 or run_id != self._run_id:
-            return None
-        values = [*map(_json, lines), *[None] * len(fields)]
-        identity, size, layers, user, workdir, environment = values[: len(fields)]
-        return Image(
-            identity, int(size or 0), user or "", workdir or "", tuple(environment or ()), tuple(layers or ())
-        )
-
-    # Engine or Dockerfile? Asked only after something failed.
-
-    def control(self, build_options: Sequence[str] | None = None, run_options: Sequence[str] = ()) -> str:
-        """Try the engine with the control; return "" where it works, else what it cannot, in docker's words.
-
-        The control is an image FROM scratch with fresh content, and a container of it whose program is not
-        there: an engine that works builds the one, and names the other's path in its refusal. With
-        `build_options` that is a RUN, since some options fail only there.
-        """
-        absent, name = f"/{os.urandom(16).hex()}", self._new_name()
-        with_run = bool(build_options) and not self.engine.is_podman  # whose refusal does not name the path
-        dockerfile = "FROM scratch\nCOPY content /\n" + (f'RUN ["{absent}"]\n' if with_run else "")
-        tag, code, log = self._try_build(dockerfile, build_options or ())
-        try:
-            if with_run and f'exec: "{absent}"' in log.text():
-                return ""
-            if code != 0 and not log.builder and SAYS_NO_FOLDER.search(log.last_word):
-                return ""  # nothing is known of the engine
-            if with_run or code != 0:
-                return f"it cannot build a minimal image: {shown(log.last_word, 300)}"
-            self._live.add(name)
-            options = RUN_FLAGS.with_defaults(run_options, omit=self._cannot)
-            # Detached: docker, of podman's engine, tells of an attached one only that it cannot attach.
-            words = ("run", "--detach", "--name", name, "--entrypoint", absent, *options, *self._labels, tag)
-            stderr = self.engine.ask(*words, limit=START_LIMIT).stderr
-            if absent not in stderr:
-                return (
-                    f"it cannot start a container of a minimal image: {shown(_words_of_docker(stderr), 300)}"
-                )
-        finally:
-            if name in self._live:
-                self._remove("container", name)
-            self._remove("image", tag)
-        return ""
-
-    def _blame_engine_or_user(self, code: int | None, log: BuildLog, context: str) -> None:
-        """Raise EngineError for an engine fault, UsageError for the user's: else the Dockerfile failed."""
-        if code is not None and code < 0:
-            raise EngineError(f"the docker program was killed during the build (signal {-code})")
-        self._blame_lost_engine("during the build")
-        options = BUILD_FLAGS.without(self._build_options, ["target"])
-        if not log.builder:  # does docker take the context with a Dockerfile of ours?
-            ours = f"FROM scratch\nLABEL content={os.urandom(16).hex()}\n"
-            # Without a target, which podman looks for at once; but one without its value breaks all.
-            words = tuple(word for word in self._build_options if not word.startswith("--target="))
-            tag, _, tried = self._try_build(ours, words, context)
-            self._remove("image", tag)
-            if not tried.builder:
-                tag, _, without = self._try_build(ours, words)
-                self._remove("image", tag)
-                what = REFUSED_CONTEXT if without.builder else "docker refuses the build options or context"
-                raise UsageError(f"{what}: {shown(tried.last_word, 300)}")
-        why = self.control()
-        if why:
-            raise EngineError(f"the docker engine fails: {why}")
-        if options and self.control(build_options=options):
-            raise UsageError(f"docker refuses the build options: {shown(log.last_word, 300)}")
-
-    def _blame_lost_engine(self, when: str) -> None:
-        """Raise EngineError where the engine does not answer, or was restarted since we came."""
-        try:
-            answers = self.engine.ask("version", "--format", "{{.Server.Version}}").code == 0
-        except EngineError:
-            answers = False
-        if not answers:
-            raise EngineError(f"the docker engine was lost {when}. {_ENGINE_HINT}")
-        if self.engine.restarted():
-            raise EngineError(f"the docker engine was restarted {when}")
-
-    def _try_build(
-        self, dockerfile: str, options: Sequence[str], context: str = ""
-    ) -> tuple[str, int | None, BuildLog]:
-        """Build a Dockerfile of ours, beside which lies fresh `content`; return tag, exit code and log."""
-        import tempfile
-
-        tag, log = f"{self.tag}-{next(self._numbers)}", BuildLog()
-        with contextlib.ExitStack() as stack:
-            try:
-                folder = stack.enter_context(tempfile.TemporaryDirectory())
-                path = os.path.join(folder, "Dockerfile")
-                with open(path, "wb") as file:
-                    file.write(dockerfile.encode())
-                with open(os.path.join(folder, "content"), "wb") as file:
-                    file.write(os.urandom(CONTROL_SIZE))
-            except OSError as error:
-                raise EngineError(f"no temporary folder to try the engine with: {error.strerror}") from None
-            return tag, self._build_once(tag, path, context or folder, options, START_LIMIT, log), log
-
-    def _registry_or_connection(self, code: int | None, log: BuildLog) -> str:
-        """Return "registry" or "connection" where docker itself speaks of trouble there, else ""."""
-        if not code or SAYS_RUN_FAILED.search(log.last_word) or SAYS_BAD_STEP.search(log.last_word):
-            return ""
-        if log.is_cut():
-            return "connection"
-        _, _, title, _ = log.step()
-        if title.startswith("RUN "):  # which asks no registry, but may tell a USER of any name
-            return ""
-        return "registry" if SAYS_REGISTRY.search(log.without_quotes()) else ""
-
-    def _blame_registry_or_connection(self, why: str, log: BuildLog) -> None:
-        """Raise EngineError where Docker Hub is out of reach, too, or the connection is cut every time."""
-        if why == "connection":
-            raise EngineError(
-                f"the connection to the docker engine was cut twice: {shown(log.last_word, 300)}"
-            )
-        name = f"docker.io/library/dockerfile-evaluator-asks-{os.urandom(6).hex()}:latest"
-        words = self.engine.ask("pull", name, limit=PULL_LIMIT).stderr
-        if not SAYS_NO_SUCH_IMAGE.search(words) or SAYS_REGISTRY.search(words.replace(name, "")):
-            raise EngineError(f"Docker Hub is out of reach: {shown(last_line(words), 300)}")
-
-    # The containers
-
-    def run(self, script: Script, timeout: float, *, network: bool) -> Run:
-        """Run a script in a new container; `timeout`, in seconds, counts from its begin mark.
-
-        Raises UsageError where docker refuses the user's run options. What else goes wrong is in
-        the Run's `ending` and `why`.
-        """
-        try:
-            with self._exclusive_lock:
-                run = self._judge(self._container(script, timeout, network=network))
-                return run or self._why_not_begun(script, timeout, network=network)
-        except UsageError:
-            raise
-        except EngineError as error:
-            return Run(ERROR, str(error))
-        except Stopped:
-            return Run(NOT_RUN, "the evaluation was interrupted")
-
-    def _container(
-        self,
-        script: Script,
-        timeout: float,
-        *,
-        network: bool,
-        options: Sequence[str] | None = None,
-        keep: bool = False,
-    ) -> Container:
-        """Start one container, read it to its end or a time limit, and see that it is gone, unless `keep`."""
-        if self._stop.level:
+    def _container(self, script: Script, timeout: float, *, network: bool, keep: bool) -> Container:
+        """Start one container, read it to its end or a time limit, and remove it; `keep` it for its State."""
+        if self._stop.asked:
             raise Stopped
-        name, nonce = self._new_name(), os.urandom(16).hex()
-        options = self._run_options if options is None else options
-        command = self._run_command(name, script, nonce, options, network=network, keep=keep)
-        transcript, words = Transcript(script, nonce, timeout), Excerpt(CHUNK, 0)
-        over, fate, in_flight = "", "", False
+        name, nonce = self._engine.new_name(), os.urandom(16).hex()
+        transcript, stderr = Transcript(script, nonce, timeout), Excerpt(CHUNK, 0)
+        over, since, code, state, is_gone = "", 0.0, None, {}, False
         try:
-            with Process(command, self.engine.environment) as process:
-                self._live.add(name)
-                # 1. Read it to its end, or until a time limit is over and nothing more is in the pipe.
+            with Process(
+                self._argv(name, nonce, script, network=network, keep=keep), self._engine.environment
+            ) as process:
                 for stream, data in process.read():
                     now = process.clock()
                     if stream == "stdout":
                         transcript.feed(data, now)
                     elif not transcript.begins:
-                        words.feed(data)
-                    limit = transcript.limit_over(now - (GRACE if stream else 0.0))
-                    over = "stop" if self._stop.level else limit
-                    if over == "check" and not self._runs_on(name):
-                        transcript.expect_end(now)
-                        over = ""
-                    if over:
+                        stderr.feed(data)
+                    if not over:
+                        limit = transcript.limit_over(now - (GRACE if stream else 0.0))
+                        over, since = "stop" if self._stop.asked else limit, now
+                    # What docker is still making cannot be removed, so it is waited for.
+                    if over and (transcript.begins or now - since > CREATE_LIMIT or self._stop.at_once):
                         break
-                code = None if over else process.wait(END_LIMIT)
+                code = process.wait(0 if over else END_LIMIT)
                 over = over or ("end" if code is None else "")
-                transcript.close()
-                seconds, proven = transcript.seconds(process.clock()), not transcript.amiss(code)
-                # 2. Without proof, ask how it ended while the engine still knows it.
-                if not proven and over not in ("stop", "check"):
-                    fate = self._fate(name, seconds)
-                # 3. End what did not end by itself.
-                if code is None:
-                    in_flight = self._kill_container(process, name, begun=bool(transcript.begins))
-                elif not proven and not keep:
-                    self.engine.remove("container", name)
-            killed_at_once = code is not None and code < 0 and not transcript.begins
-            if not (keep or in_flight or killed_at_once):
-                self._live.discard(name)
-        except EngineError:
-            with contextlib.suppress(EngineError):  # what it runs would disturb the next test
-                if not self.engine.remove("container", name, limit=0) and transcript.begins:
-                    self._live.discard(name)
-            raise
-        if over == "stop":
-            raise Stopped
-        return Container(name, transcript, words.text(), code, over, fate, seconds, process.disturbed)
+                # Asked before anything is removed; and docker is ended before its container.
+                stood_still = process.stood_still > STANDSTILL or (
+                    over == "check" and self._engine.stands_still()
+                )
+                process.kill()
+            transcript.close()
+            amiss = over or transcript.amiss(code)
+            if over == "stop":
+                raise Stopped
+            if keep and amiss and over != "check":
+                state = self._engine.state(name)
+            is_gone = not keep and not amiss
+        finally:
+            if code is None and not transcript.begins:
+                self._engine.awaited.add(name)
+            if not is_gone:
+                with contextlib.suppress(EngineError, Stopped):  # the end of the run tries again
+                    self._engine.remove("container", name)
+        seconds = transcript.seconds(process.clock())
+        return Container(transcript, stderr.text(), code, over, amiss, state, seconds, stood_still)
 
-    def _run_command(
-        self, name: str, script: Script, nonce: str, options: Sequence[str], *, network: bool, keep: bool
+    def _argv(
+        self, name: str, nonce: str, script: Script, *, network: bool, keep: bool
     ) -> tuple[str | bytes, ...]:
-        """Return the command, in which a `--label` of ours follows the user's own options.
+        """Return the command, in which our `--name` follows the user's own options.
 
         An option that lacks its value swallows that word, and docker then finds no image where it looks
         for one, before anything is made.
         """
         extra = () if network else (("network", "--network=none"),)
-        words = RUN_FLAGS.with_defaults(options, extra, omit=self._cannot)
-        ours = ("--name", name, "--entrypoint", "/bin/sh", *(() if keep else ("--rm",)))
+        words = RUN_FLAGS.with_defaults(self._options["run"], extra, omit=self._engine.cannot)
+        ours = ("--entrypoint", "/bin/sh", *(() if keep else ("--rm",)))
         shell = ("-c", _WRAPPER.format(text=script.text), "/bin/sh", nonce)
         arguments = (argument.encode() for argument in script.arguments)  # UTF-8 whatever the locale
-        return (self.engine.program, "run", *ours, *words, *self._labels, self.tag, *shell, *arguments)
+        image = ("--name", name, self._engine.tag)
+        return (self._engine.program, "run", *ours, *words, *image, *shell, *arguments)
 
-    def _kill_container(self, process: Process, name: str, *, begun: bool) -> bool:
-        """Kill a container and the command that reads it; return whether it may still be there, or come.
+    def _judged(self, container: Container, timeout: float, *, retry: bool) -> Run:
+        """Say what a container proves; where it proves nothing, that it is in doubt, or why that is so."""
+        transcript, output, seconds = container.transcript, container.transcript.output(), container.seconds
+        if container.stood_still and not retry:
+            return Run(IN_DOUBT, "the clock stood still")
+        if container.over == "check":
+            why = f"timed out: no end within {timeout:g} s; the container was killed"
+            return Run(TIMEOUT, why, output=output, seconds=seconds)
+        if not container.amiss:
+            return Run(FINISHED, "", container.code, transcript.found(), output, seconds)
+        if not retry:
+            return Run(IN_DOUBT, container.amiss)
+        if container.state and _was_started(container.state):
+            return Run(FAILED, self._why_no_proof(container), output=output, seconds=seconds)
+        if transcript.begins:
+            raise EngineError("the container is gone from the engine: somebody removed it")
+        return self._why_not_started(container)
 
-        What is still being made cannot be removed, so the docker command is kept until the container
-        exists. It is killed before `rm --force` kills the container, since docker cannot remove what it
-        still prints from.
-        """
-        deadline = time.monotonic() + CREATE_LIMIT
-        made = begun
-        while not made and process.wait(0) is None and time.monotonic() < deadline:
-            made = self.engine.has_container(name)
-            time.sleep(0 if made else TICK)
-        in_flight = not made and process.wait(0) is None
-        process.kill()
-        try:
-            self.engine.remove("container", name)
-        except EngineError:
-            if not begun:
-                raise
-            return True  # what it was killed for stands; the end of the run removes it
-        return in_flight
-
-    def _runs_on(self, name: str) -> bool:
-        """Whether a container whose time limit is over runs; raise EngineError if that takes too long."""
-        started = time.monotonic()
-        is_running = self.engine.is_running(name)
-        waited = time.monotonic() - started
-        if waited > STANDSTILL:
+    def _why_no_proof(self, container: Container) -> str:
+        """Say what a started container did amiss; raise EngineError where the connection was lost."""
+        state, code = container.state, container.code
+        if code is not None and (code < 0 or state.get("Running") or state.get("ExitCode") != code):
             raise EngineError(
-                f"the docker engine did not answer for {waited:.0f} s when the time limit was over"
+                "the connection to the docker engine was lost, or the docker program was killed"
             )
-        return is_running
+        memory = "; the container ran out of memory" if state.get("OOMKilled") else ""
+        if container.over == "start":
+            what = f"was started, but did not begin the check for {START_LIMIT:.0f} s"
+        elif container.over == "end":
+            what = f"went on for {END_LIMIT:.0f} s after the end of the check"
+        elif container.transcript.begins:
+            return f"no proof that the check ran to its end: {container.amiss} (exit code {code}){memory}"
+        else:
+            what = f"ended without running the check (exit code {code})"
+        return f"the image's /bin/sh {what}{memory}"
 
-    def _fate(self, name: str, seconds: float) -> str:
-        """Return what became of a container: "running", "lost" with an engine that restarted, or "ended"."""
-        if self.engine.is_running(name):
-            return "running"
-        lost = self.engine.restarted()
-        if lost is None:
-            lost = not self.engine.saw_die(name, seconds + START_LIMIT)
-        return "lost" if lost else "ended"
-
-    def _judge(self, container: Container) -> Run | None:
-        """Say what became of a container that began, or took too long to; None where it did neither."""
-        transcript, limit = container.transcript, container.limit
-        if not (transcript.begins or limit):
-            return None
-        output, seconds, disturbed = transcript.output(), container.seconds, container.disturbed
-        if limit == "check":
-            why = f"timed out: no end within {transcript.timeout:g} s; the container was killed"
-            return Run(TIMEOUT, why, output=output, seconds=seconds, disturbed=disturbed)
-        amiss = transcript.amiss(container.code)
-        if not amiss:
-            found = transcript.found()
-            return Run(FINISHED, "", container.code, found, output, seconds, disturbed)
-        if limit:
-            seconds_allowed = START_LIMIT if limit == "start" else END_LIMIT
-            if container.fate == "running":
-                what = "did not begin the check" if limit == "start" else "went on after its end"
-                why = f"the image's /bin/sh was started, but {what} for {seconds_allowed:.0f} s"
-                return Run(FAILED, why, disturbed=disturbed)
-            raise EngineError(f"docker did not {limit} the container within {seconds_allowed:.0f} s")
-        if container.fate == "lost":
-            raise EngineError("the docker engine was restarted during the test")
-        if container.fate == "running" or (container.code or 0) < 0:
-            raise EngineError(
-                "the connection to the docker engine was lost during the test, or its program killed"
-            )
-        why = f"no proof that the check ran to its end: {amiss} (container's exit code {container.code})"
-        # The connection may have been cut between the mark and docker's word on it.
-        disturbed = disturbed or container.code == _DOCKER_FAILED
-        return Run(FAILED, why, output=output, seconds=seconds, disturbed=disturbed)
-
-    def _why_not_begun(self, script: Script, timeout: float, *, network: bool) -> Run:
-        """Find out why a container gave no begin mark: by chance, by image, by option or by engine.
-
-        The second one is kept when it ends, since only the engine can say whether it ever started:
-        what stood on stderr may be an image's forgery.
-        """
-        # 1. By chance: it begins now.
-        container = self._container(script, timeout, network=network, keep=True)
-        try:
-            run = self._judge(container)
-            if run:
-                return run
-            answer = self.engine.ask("container", "inspect", "--format", "{{json .State}}", container.name)
-            state = _json_object(answer.stdout)
-        finally:
-            self._remove("container", container.name)
-        said = str(state.get("Error") or "") or _words_of_docker(container.words)
-        words = shown(" ".join(said.split()), 400)
-        # 2. By the image: its /bin/sh started and did not do as told, or is none.
-        if container.fate == "running" or (container.code or 0) < 0:
-            raise EngineError("the connection to the docker engine was lost, or its program killed")
-        if not str(state.get("StartedAt") or "0001").startswith("0001"):
-            if container.fate == "lost":
-                raise EngineError("the docker engine was restarted during the test")
-            why = f"the image's /bin/sh ended without running the check (exit code {container.code})"
-            return Run(FAILED, why, seconds=container.seconds)
-        if container.code in (126, 127) and "/bin/sh" in words:
-            return Run(FAILED, f"the image has no usable /bin/sh: {words}")
-        # 3. By a limit of ours that this engine cannot set: do without.
-        given = RUN_FLAGS.set_by(self._run_options)
-        if SAYS_NO_LIMITS.search(words) and "pids-limit" not in given:
-            self._cannot = ("pids-limit",)
-            self.engine.warn("no-pids-limit", "--pids-limit is left out, since the engine can set none")
-            run = self._judge(self._container(script, timeout, network=network))
-            if run:
-                return run
-        # 4. By the engine.
-        self._blame_lost_engine("during the test")
-        if self._inspect_image() is None:
-            raise EngineError("the image that was built is gone from the engine")
-        # 5. By USER or WORKDIR: it starts without them, and not with them.
-        options = RUN_FLAGS.without(self._run_options, _OF_THE_IMAGE)
-        if self._starts((*options, "--user=0", "--workdir=/"), network=network):
-            elsewhere = () if given & {"workdir", "w"} else ("--workdir=/",)
-            without = options != self._run_options and self._starts(options, network=network)
-            if without and not self._starts((*self._run_options, *elsewhere), network=network):
-                raise UsageError(f"docker cannot use the run options with this image: {words}")
-            run = self._judge(self._container(script, timeout, network=network))
-            if run:
-                return run
-            if self.image and not (self.image.user or self.image.workdir):
-                raise EngineError(f"docker could not start the container: {words}")
-            return Run(FAILED, f"the image's USER or WORKDIR cannot be used: {words}")
-        # 6. The control decides: by the engine, by an option, or by the image.
-        why = self.control()
-        if why:
-            raise EngineError(f"the docker engine fails: {why}")
-        if options and self.control(run_options=options):
-            raise UsageError(f"docker refuses the run options: {words}")
-        return Run(FAILED, f"the image cannot be started: {words}")
-
-    def _starts(self, options: Sequence[str], *, network: bool) -> bool:
-        """Whether a container of the image begins with these run options instead of the user's."""
-        probe = self._container(Script(":"), START_LIMIT, network=network, options=options)
-        return probe.transcript.begins > 0
+    def _why_not_started(self, container: Container) -> Run:
+        """Climb the ladder; where it ends at the image, remember that unless a container of it has begun."""
+        self.ladder.ask_engine()
+        self.ladder.ask_run_options()
+        said = str(container.state.get("Error") or "") or _of_docker(container.stderr)
+        words = shown(" ".join(said.split()), 400) or f"docker did not do so within {START_LIMIT:.0f} s"
+        options = " ".join(self._options["run"])
+        why = f"the image cannot be started{f' with {shown(options)}' if options else ''}: {words}"
+        run = Run(FAILED, why)
+        self._unstartable = None if self._has_begun else run
+        return run
 
 
-def _no_engine(words: str) -> EngineError:
-    """Return the error that says that no engine answers, docker's own words, and what to do."""
-    return EngineError(f"no docker engine answers ({shown(last_line(words), 300)}). {_ENGINE_HINT}")
-
-
-def _words_of_docker(stderr: str) -> str:
-    """Return docker's own lines of what stood on stderr before a container began, else all of it."""
+def _of_docker(stderr: str) -> str:
+    """Return docker's own lines of what stood on stderr before a container began, else the last."""
     lines = [line for line in stderr.splitlines() if line.startswith(("docker:", "Error:"))]
     return " ".join(lines) or last_line(stderr)
 
 
-def _json(text: str) -> Any:
-    """Return the JSON value that a docker command printed, None where it is none."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+def _sees_no_folder(log: BuildLog) -> bool:
+    """Whether docker, as that from a snap, does not see temporary folders; so nothing is known of the engine."""
+    return not log.builder and bool(SAYS_NO_FOLDER.search(log.last_word))
 
 
-def _json_object(text: str) -> dict[str, Any]:
-    value = _json(text)
-    return value if isinstance(value, dict) else {}
+def _was_started(state: Mapping[str, Any]) -> bool:
+    """Whether the engine ever started a container; else that time, in its State, is 0001-01-01."""
+    return not str(state.get("StartedAt") or "0001").startswith("0001")
 
 
-def _owner() -> str:
-    """Name this process so that a later one on the same host can tell whether it still lives."""
+def _seconds_since_1970(time_stamp: str) -> float:
+    """Return the time that `docker info` tells; now, where it tells none (podman's)."""
+    parts = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", time_stamp)
+    if not parts:
+        return time.time()
+    zone = "+00:00" if parts[2] == "Z" else parts[2]
+    return datetime.datetime.fromisoformat(parts[1] + zone).timestamp()
+
+
+def _owner() -> tuple[str, str, str, str]:
+    """Return the host's boot, pid namespace, pid and start time of this process; "" for what is not known."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read().strip()
-        space = os.readlink("/proc/self/ns/pid")
+            boot = file.read().strip().replace("-", "")[:12]
+        space = re.sub("[^0-9]", "", os.readlink("/proc/self/ns/pid"))
     except OSError:
-        return "unknown"
-    return f"{boot}/{space}/{os.getpid()}/{_start_time(os.getpid())}"
+        return "", "", "", ""
+    return boot, space, str(os.getpid()), _start_time(os.getpid())
 
 
 def _start_time(pid: int) -> str:
@@ -2268,18 +2242,14 @@ def _start_time(pid: int) -> str:
     return ""  # it only hides (proc(5), hidepid)
 
 
-def _is_dead(labels: Mapping[str, str], clock: float) -> bool:
-    """Tell whether the run with these labels is over, so that they are on a leftover.
-
-    By its process on the same host, else by the engine's clock.
-    """
-    theirs, ours = labels.get("owner", "").split("/"), _owner().split("/")
-    if len(theirs) == len(ours) > 1 and theirs[:2] == ours[:2] and re.fullmatch("[0-9]{1,10}", theirs[2]):
-        start_time = _start_time(int(theirs[2]))
+def _is_dead(run: Any, now: float) -> bool:
+    """Tell whether a run is over: by its process on the same host, else by the engine's clock."""
+    boot, space, *_ = _owner()
+    if boot and (run["boot"], run["space"]) == (boot, space) and run["pid"]:
+        start_time = _start_time(int(run["pid"]))
         if start_time:
-            return start_time != theirs[3]
-    expires = labels.get("expires", "")
-    return bool(re.fullmatch("[0-9]{1,15}", expires)) and int(expires) < clock
+            return start_time != run["start"]
+    return bool(int(run["expires"]) < now)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -2289,6 +2259,13 @@ def _is_dead(labels: Mapping[str, str], clock: float) -> bool:
 Report = Dict[str, Any]  # what rubrics/schema/report.schema.json describes, keys in that order
 Row = Dict[str, Any]  # of its `test_results`
 FAILURES = (FAILED, TIMEOUT, UNRESOLVABLE, ERROR)  # statuses that say more than that a test did not run
+# The kinds of error that leave no score, and why; such a report is evaluated again by --resume.
+NO_SCORE = {
+    "engine": "the docker engine failed; evaluate again",
+    "registry": "a registry is out of reach; evaluate again",
+    "usage": "docker refuses an option or the build context",
+    "interrupted": "the evaluation was interrupted",
+}
 
 
 def result_row(test: Test, verdict: Verdict, run: Run, *, retried: bool = False) -> Row:
@@ -2349,8 +2326,11 @@ def all_passed(report: Report) -> bool:
     return report["error"] is None and report["summary"]["failed_tests"] == 0
 
 
-def score_line(summary: Mapping[str, Any]) -> str:
-    """Return the counts and the score in one line."""
+def score_line(report: Report) -> str:
+    """Return the counts and the score in one line, or that there is none."""
+    summary, error = report["summary"], report["error"]
+    if error and error["kind"] in NO_SCORE:
+        return f"no score: {NO_SCORE[error['kind']]}"
     share = f" ({summary['total_score'] / summary['max_score']:.0%})" if summary["max_score"] else ""
     passed = f"{summary['passed_tests']} of {summary['total_tests']} tests passed"
     return f"{passed}, score {summary['total_score']:g} of {summary['max_score']:g}{share}"
@@ -2408,7 +2388,7 @@ def as_junit(report: Report) -> str:
 def as_markdown(report: Report) -> str:
     """Return a title, a table of the tests and what went wrong, as GitHub's Markdown."""
     title = _markdown(f"{report['repo']}: {report['dockerfile']}")
-    lines = [f"### {title}", "", score_line(report["summary"]), ""]
+    lines = [f"### {title}", "", score_line(report), ""]
     if report["error"]:
         lines += [f"**{report['error']['kind']}**: {_markdown(report['error']['message'])}", ""]
     lines += ["| status | test | score | message | seconds |", "|---|---|---|---|---|"]
@@ -2435,27 +2415,21 @@ _NOT_REPLACED = (errno.EBUSY, errno.EPERM, errno.EACCES, errno.EROFS)  # but per
 
 def check_writable(path: str) -> None:
     """Raise EvaluationError where a file could not be written; make the folders that it needs."""
-    if os.path.isdir(path):
-        raise EvaluationError(f"{path}: a folder; expected a file for the report")
-    stream, target = _stream(path), os.path.realpath(path)
+    target, stream = os.path.realpath(path), _stream(path)
     folder = os.path.dirname(target)
     try:
+        if os.path.isdir(path):
+            raise EvaluationError(f"{path}: a folder; expected a file for the report")
         if isinstance(stream, int):
             os.fstat(stream)  # raises where it is not open
-        elif stream is not None and not os.access(stream, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        if stream is not None:
-            return
-        os.makedirs(folder, exist_ok=True)
-        temporary = _temporary(target)
-        with contextlib.ExitStack() as stack:
-            file = _new_file(temporary)
-            stack.callback(os.unlink, temporary)
-            with file:
+        elif stream is None:
+            os.makedirs(folder, exist_ok=True)
+            with _new_file(target) as file:
                 file.write(bytes(CHUNK))  # a full disk may have room for an empty file
-        # A sticky folder lets nobody else replace a file of somebody's.
-        sticky = os.stat(folder).st_mode & stat.S_ISVTX and os.path.exists(target)
-        if sticky and os.stat(target).st_uid != os.geteuid() and not os.access(target, os.W_OK):
+        # A stream is opened as it is; a sticky folder lets nobody replace a file of somebody else's.
+        is_sticky = os.path.exists(target) and os.stat(folder).st_mode & stat.S_ISVTX
+        is_theirs = is_sticky and os.stat(target).st_uid != os.geteuid()
+        if (isinstance(stream, str) or is_theirs) and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         if error.errno not in _NOT_REPLACED or not (os.path.isfile(target) and os.access(target, os.W_OK)):
@@ -2468,24 +2442,19 @@ def write_file(path: str, text: str) -> None:
     In place where it cannot be replaced (a bind mount, somebody else's file in a sticky folder);
     to a pipe or device it is appended.
     """
-    data = text.encode(errors="backslashreplace")
+    data, target, stream = text.encode(errors="backslashreplace"), os.path.realpath(path), _stream(path)
     try:
-        stream, target = _stream(path), os.path.realpath(path)
-        temporary = _temporary(target)
         if stream is not None:
-            with open(stream, "ab") if isinstance(stream, str) else os.fdopen(os.dup(stream), "wb") as file:
+            with open(stream, "ab", closefd=isinstance(stream, str)) as file:
                 file.write(data)
             return
         try:
-            with _new_file(temporary) as file:
+            with _new_file(target, replace=True) as file:
                 file.write(data)
-            os.replace(temporary, target)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
             if error.errno not in _NOT_REPLACED or not os.path.exists(target):
                 raise
-            with os.fdopen(os.open(target, os.O_WRONLY), "wb") as file:
+            with open(target, "r+b") as file:
                 file.write(data)
                 file.truncate()
     except OSError as error:
@@ -2494,23 +2463,26 @@ def write_file(path: str, text: str) -> None:
 
 def _stream(path: str) -> int | str | None:
     """Return the number of our open file that a path leads to (/dev/stdout), a pipe, a device, or None."""
-    link = path
-    for _ in range(40):  # as many links as Linux follows
-        folder, name = os.path.split(os.path.abspath(link))
-        if os.path.realpath(folder) == f"/proc/{os.getpid()}/fd" and name.isdecimal():
-            return int(name)
-        if not os.path.islink(link):
-            break
-        link = os.path.join(folder, os.readlink(link))
+    link = os.path.realpath(os.path.dirname(path) or ".") + "/" + os.path.basename(path)
+    link = os.readlink(link) if os.path.islink(link) and not link.startswith("/proc/") else link
+    number = re.fullmatch(rf"/(?:proc/(?:self|{os.getpid()})|dev)/fd/([0-9]+)", link)
+    if number:
+        return int(number[1])
     return path if os.path.exists(path) and not os.path.isfile(path) else None
 
 
-def _temporary(target: str) -> str:
-    return f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
-
-
-def _new_file(path: str) -> Any:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb")
+@contextlib.contextmanager
+def _new_file(target: str, *, replace: bool = False) -> Iterator[Any]:
+    """Yield a new file beside `target`, which takes its place if it is to, and else goes."""
+    temporary = f"{target}.{os.getpid()}-{threading.get_ident()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+        if replace:
+            os.replace(temporary, target)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -2518,7 +2490,7 @@ def _new_file(path: str) -> Any:
 # ---------------------------------------------------------------------------------------------
 
 BUILD_TIMEOUT = 3600.0  # seconds, unless asked otherwise
-LOOKS_AT_ONCE = min(4, os.cpu_count() or 1)
+LOOKS_IN_PARALLEL = min(4, os.cpu_count() or 1)
 FAULTS_IN_A_ROW = 2  # engine faults after which the rest is not run
 START_ALLOWANCE = 3 * START_LIMIT  # seconds of a test's share in the life of a run, beside its timeout
 
@@ -2548,26 +2520,25 @@ class Runner:
     """Run the tests, in waves of what is ready: all that only looks, then commands, then retries.
 
     Time limits are by the clock, and a busy machine makes slow tests late: what timed out beside
-    others is retried alone after its wave, as is a test during which this process stood still.
+    others, and what is in doubt, is retried once, after its wave and alone.
     """
 
     def __init__(
         self,
-        tests: Sequence[Test],
+        rubric: Rubric,
         run: Callable[..., Run],
         stop: Stop,
         jobs: int,
         events: Events,
     ) -> None:
         self.rows: dict[str, Row] = {}  # the results so far, by id
-        self._tests = tests
+        self._tests, self._unresolvable = rubric.tests, rubric.unresolvable
         self._run = run  # Docker.run
         self._stop = stop
         self._jobs = jobs
         self._events = events
-        self._unresolvable = unresolvable(tests)
         self._requirers: dict[str, list[Test]] = collections.defaultdict(list)
-        for test in tests:
+        for test in self._tests:
             for name in test.requires:
                 self._requirers[name].append(test)
         self._faults = 0  # engine faults in a row, as checks answered
@@ -2586,40 +2557,36 @@ class Runner:
                 break
             # One command at a time, so that a check that it unlocks comes before the next.
             wave = looks or (ready if self._jobs > 1 else ready[:1])
-            for late in self._run_wave(wave, LOOKS_AT_ONCE if looks else self._jobs):
-                self._run_wave([late], 1, retry=True)
-        why = (
-            "the evaluation was interrupted"
-            if self._stop.level
-            else f"after {FAULTS_IN_A_ROW} engine faults in a row"
-        )
+            for test in self._run_wave(wave, LOOKS_IN_PARALLEL if looks else self._jobs):
+                self._run_wave([test], 1, retry=True)
+        faults = f"after {FAULTS_IN_A_ROW} engine faults in a row"
+        why = "the evaluation was interrupted" if self._stop.asked else faults
         for test in self._tests:
             if test.id not in self.rows:
                 self._settle(test, Run(NOT_RUN, f"not run: {why}"))
         return self.rows
 
     def _run_wave(self, wave: Sequence[Test], limit: int, *, retry: bool = False) -> list[Test]:
-        """Run tests, at most `limit` at once; return those to be retried alone."""
+        """Run tests, at most `limit` in parallel; return those to be retried alone."""
         from concurrent import futures
 
         waiting = collections.deque(wave)
         running: dict[Any, Test] = {}
-        late: list[Test] = []
+        to_retry: list[Test] = []
         with futures.ThreadPoolExecutor(limit) as pool:
             while True:
                 while waiting and len(running) < limit and not self._is_over():
                     test = waiting.popleft()
                     self._events.started(test)
-                    network = not test.check.looks_only
-                    future = pool.submit(self._run, test.check.script(), test.timeout, network=network)
-                    running[future] = test
+                    options = {"network": not test.check.looks_only, "retry": retry}
+                    running[pool.submit(self._run, test.check.script(), test.timeout, **options)] = test
                 if not running:
-                    return late
+                    return to_retry
                 for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
                     test, run = running.pop(future), future.result()
-                    beside_others = len(wave) > 1 and limit > 1
-                    if not retry and (run.disturbed or (run.ending == TIMEOUT and beside_others)):
-                        late.append(test)
+                    has_company = len(wave) > 1 and limit > 1
+                    if run.ending == IN_DOUBT or (run.ending == TIMEOUT and has_company):
+                        to_retry.append(test)
                         continue
                     self._faults = self._faults + 1 if run.ending == ERROR else 0
                     self._settle(test, run, retried=retry)
@@ -2642,85 +2609,104 @@ class Runner:
             settled += [(t, Run(SKIPPED, why), False) for t in requirers]
 
     def _is_over(self) -> bool:
-        return bool(self._stop.level) or self._faults >= FAULTS_IN_A_ROW
+        return self._stop.asked or self._faults >= FAULTS_IN_A_ROW
+
+
+class Options(NamedTuple):
+    """What an evaluation can be told, in the words of evaluate() and of the command line.
+
+    `rubric` defaults to rubrics/<repo>.json, `context` to the Dockerfile's folder; `build_timeout` and
+    `wait` are in seconds; `build_options` and `run_options` are words for docker, such as
+    "--memory=2g"; `engine` is a URL or a docker context.
+    """
+
+    dockerfile: str
+    repo: str
+    rubric: str | None = None
+    output: str | None = None
+    context: str | None = None
+    build_timeout: float = BUILD_TIMEOUT
+    jobs: int = 1
+    build_options: Sequence[str] = ()
+    run_options: Sequence[str] = ()
+    docker: str = "docker"
+    engine: str | None = None
+    wait: float = 0.0
+    resume: bool = False
+    junit: str | None = None
+    keep_image: bool = False
+
+    def checked(self) -> Options:
+        """Return them with their defaults filled in; raise ValueError for what makes no sense."""
+        if not 0 < self.build_timeout < math.inf:
+            raise ValueError(f"build timeout {self.build_timeout!r}: expected a number of seconds over 0")
+        if not 0 <= self.wait < math.inf:
+            raise ValueError(f"wait {self.wait!r}: expected a number of seconds")
+        if isinstance(self.jobs, bool) or not isinstance(self.jobs, int) or self.jobs < 1:
+            raise ValueError(f"jobs {self.jobs!r}: expected a whole number of at least 1")
+        BUILD_FLAGS.check("build_options", self.build_options)
+        RUN_FLAGS.check("run_options", self.run_options)
+        if self.resume and not self.output:
+            raise ValueError("resume: the report to resume from is that of --output")
+        dockerfile = os.fspath(self.dockerfile)
+        return self._replace(
+            dockerfile=dockerfile,
+            rubric=os.fspath(self.rubric or default_rubric(self.repo)),
+            output=os.fspath(self.output) if self.output else None,
+            context=os.fspath(self.context or os.path.dirname(dockerfile) or "."),
+            build_options=tuple(self.build_options),
+            run_options=tuple(self.run_options),
+            junit=os.fspath(self.junit) if self.junit else None,
+        )
+
+
+class Outcome:
+    """What an evaluation has come to, as far as it came."""
+
+    def __init__(self) -> None:
+        self.build: Build | None = None
+        self.image: dict[str, Any] = {}  # see Builder.image()
+        self.rows: dict[str, Row] = {}  # by id of the test
+        self.error: tuple[str, str] | None = None  # kind and message
+        self.kept = ""  # the tag of a kept image
 
 
 class Evaluation:
-    """One evaluation: its options, which are those of the command line, and the way to its report.
+    """One evaluation: its options, and the way to its report.
 
     Raises ValueError for options that make no sense, and EvaluationError where there can be no
     report: no such Dockerfile or context, an unusable rubric, an output that cannot be written.
     """
 
-    def __init__(
-        self,
-        dockerfile: str,
-        repo: str,
-        rubric: str | None = None,
-        output: str | None = None,
-        *,
-        context: str | None = None,
-        build_timeout: float = BUILD_TIMEOUT,
-        jobs: int = 1,
-        build_options: Sequence[str] = (),
-        run_options: Sequence[str] = (),
-        docker: str = "docker",
-        engine: str | None = None,
-        wait: float = 0.0,
-        resume: bool = False,
-        junit: str | None = None,
-        keep_image: bool = False,
-        events: Events | None = None,
-        stop: Stop | None = None,
-    ) -> None:
-        _check_numbers(build_timeout, wait, jobs)
-        BUILD_FLAGS.check("build_options", build_options)
-        RUN_FLAGS.check("run_options", run_options)
-        if resume and not output:
-            raise ValueError("resume: the report to resume from is that of --output")
-        self.dockerfile = os.fspath(dockerfile)
-        self.repo = repo
-        self.output = os.fspath(output) if output else None
-        self.junit = os.fspath(junit) if junit else None
-        self._context = os.fspath(context) if context else os.path.dirname(self.dockerfile) or "."
-        rubric = os.fspath(rubric) if rubric else default_rubric(repo)
-        read = {"--dockerfile": self.dockerfile, "--rubric": rubric}
+    def __init__(self, options: Options, events: Events | None = None, stop: Stop | None = None) -> None:
+        self.options = options = options.checked()
+        context, rubric = str(options.context), str(options.rubric)
+        read = {"--dockerfile": options.dockerfile, "--rubric": rubric}
         try:
-            _check_different({**read, "--output": self.output, "--junit": self.junit})
+            _check_different({**read, "--output": options.output, "--junit": options.junit})
         except FileNotFoundError:
             raise EvaluationError("the current folder is gone; start in one that is there") from None
-        self._build_timeout, self._jobs, self._keep_image = build_timeout, jobs, keep_image
-        self._build_options, self._run_options = tuple(build_options), tuple(run_options)
-        self._wait, self._resume = wait, resume
-        # Files
-        self._hash = _hash_dockerfile(self.dockerfile)
-        if not os.path.isdir(self._context):
-            raise EvaluationError(f"{self._context}: no such folder for the build context (--context DIR)")
+        self._context, self._hash = context, _hash_dockerfile(options.dockerfile)
+        if not os.path.isdir(context):
+            raise EvaluationError(f"{context}: no such folder for the build context (--context DIR)")
         self.rubric = load_rubric(rubric)
-        for path in filter(None, (self.output, self.junit)):
+        for path in filter(None, (options.output, options.junit)):
             check_writable(path)
-        # What comes of it
         self.stop = stop or Stop()
         self.resumed = False  # the report was there already
         self._events = events or Events()
-        self._engine = Engine(docker, engine, self.stop)
-        self._build: Build | None = None
-        self._image: Image | None = None
-        self._rows: dict[str, Row] = {}  # by id of the test
-        self._error: tuple[str, str] | None = None  # kind and message
-        self._kept = ""  # the tag of a kept image
-        self._left: list[str] = []  # on the engine
+        self._engine = Engine(options.docker, options.engine, self.stop)
         self._started = datetime.datetime.now(datetime.timezone.utc)
 
     def run(self) -> Report:
         """Evaluate, clean up, write the report and return it; or return the one that is there already."""
-        report = self._earlier_report() if self._resume else None
+        output, junit = self.options.output, self.options.junit
+        report = self._earlier_report() if self.options.resume else None
         self.resumed = report is not None
         if report is None:
-            self._evaluate()
-            report = self._report()
+            report = self._report(self._evaluate())
         failures = []
-        for path, render in ((None if self.resumed else self.output, as_json), (self.junit, as_junit)):
+        for path, render in ((None if self.resumed else output, as_json), (junit, as_junit)):
             try:
                 if path:
                     write_file(path, render(report))
@@ -2730,55 +2716,58 @@ class Evaluation:
             raise EvaluationError("\n".join(failures))
         return report
 
-    def _evaluate(self) -> None:
-        events = self._events
+    def _evaluate(self) -> Outcome:
+        options, events, outcome = self.options, self._events, Outcome()
         limits = sum(test.timeout * 2 + START_ALLOWANCE for test in self.rubric.tests)
         docker = Docker(
             self._engine,
             self.stop,
-            lifetime=self._build_timeout + limits,
-            wait=self._wait,
-            build_options=self._build_options,
-            run_options=self._run_options,
+            lifetime=options.build_timeout + limits,
+            wait=options.wait,
+            build_options=options.build_options,
+            run_options=options.run_options,
         )
         try:
             with docker:
                 events.phase("building")
-                build = docker.build(self.dockerfile, self._context, self._build_timeout, events.build_line)
-                self._build, self._image = build, docker.image
+                build = docker.builder.build(
+                    options.dockerfile, self._context, options.build_timeout, events.build_line
+                )
+                outcome.build = build
                 events.built(build)
                 if build.kind:
-                    self._error = (build.kind, build.message)
+                    outcome.error = (build.kind, build.message)
                 else:
-                    runner = Runner(self.rubric.tests, docker.run, self.stop, self._jobs, events)
-                    self._rows = runner.rows
+                    outcome.image = docker.builder.image()
+                    docker.probe()
+                    runner = Runner(self.rubric, docker.run, self.stop, options.jobs, events)
+                    outcome.rows = runner.rows
                     runner.run()
-                    if self._keep_image and not self.stop.level:
-                        self._kept = docker.keep(self.repo)
+                    if options.keep_image and not self.stop.asked:
+                        outcome.kept = docker.keep(options.repo)
                 events.phase("cleaning up")
         except EngineError as error:
-            self._error = (error.kind, str(error))
+            outcome.error = (error.kind, str(error))
         except Stopped:
             pass  # told by self.stop
-        self._left = docker.left
+        return outcome
 
-    def _report(self) -> Report:
+    def _report(self, outcome: Outcome) -> Report:
         """Return the report, in the order of its JSON."""
-        error = self._final_error()
-        build, image, engine = self._build, self._image, self._engine
+        error = self._final_error(outcome)
+        build, image, engine = outcome.build, outcome.image, self._engine
         why = f"not run: {_NOT_RUN_AFTER.get(error['kind'], error['message'])}" if error else "not run"
         rows = [
-            self._rows.get(test.id) or result_row(test, Verdict(NOT_RUN, why), Run(NOT_RUN))
+            outcome.rows.get(test.id) or result_row(test, Verdict(NOT_RUN, why), Run(NOT_RUN))
             for test in self.rubric.tests
         ]
-        reasons = unresolvable(self.rubric.tests)
         warnings = [
             f"unresolvable: '{shown(name, 80)}' {reason}, so it can never run"
-            for name, reason in reasons.items()
+            for name, reason in self.rubric.unresolvable.items()
         ]
         return {
-            "repo": self.repo,
-            "dockerfile": self.dockerfile,
+            "repo": self.options.repo,
+            "dockerfile": self.options.dockerfile,
             "rubric": self.rubric.path,
             "summary": summarize(rows),
             "test_results": rows,
@@ -2792,61 +2781,72 @@ class Evaluation:
             "warnings": [*warnings, *_telling_variables(image), *engine.warnings],
             "environment": {
                 **self._asked(),
-                "jobs": self._jobs,
-                "build_timeout": self._build_timeout,
+                "jobs": self.options.jobs,
+                "build_timeout": self.options.build_timeout,
                 "evaluator_version": __version__,
                 "docker_client": engine.client or None,
                 "docker_server": engine.server or None,
+                "engine_cpus": engine.cpus,
+                "engine_memory": engine.memory,
                 "platform": engine.platform or None,
                 "builder": build.builder if build else None,
                 "started_at": self._started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "image_size": image.size if image else None,  # see Docker._inspect_image()
-                "image_id": image.id if image else None,
-                "layers": list(image.layers) if image else None,
-                "kept_image": self._kept or None,
+                "image_size": image.get("size"),
+                "image_id": image.get("id"),
+                "layers": image.get("layers"),
+                "kept_image": outcome.kept or None,
             },
         }
 
     def _asked(self) -> dict[str, Any]:
         """Return what must be the same for a report to be taken up again."""
+        options = self.options
+        words = json.dumps([options.build_options, options.run_options])
         return {
             "context": self._context,
-            "build_options": [BUILD_FLAGS.redacted(word) for word in self._build_options],
-            "run_options": [RUN_FLAGS.redacted(word) for word in self._run_options],
+            "build_options": [BUILD_FLAGS.redacted(word) for word in options.build_options],
+            "run_options": [RUN_FLAGS.redacted(word) for word in options.run_options],
+            "options_sha256": hashlib.sha256(words.encode(errors="surrogateescape")).hexdigest(),
             "dockerfile_sha256": self._hash,
             "rubric_sha256": self.rubric.sha256,
         }
 
-    def _final_error(self) -> dict[str, str] | None:
+    def _final_error(self, outcome: Outcome) -> dict[str, str] | None:
         """Return what stopped the evaluation, else what was wrong with the engine."""
-        error = self._error
-        faults = [row for row in self._rows.values() if row["status"] == ERROR]
-        if self.stop.level:
+        error = outcome.error
+        faults = [row for row in outcome.rows.values() if row["status"] == ERROR]
+        if self.stop.asked:
             error = ("interrupted", "the evaluation was interrupted")
         elif not error and faults:
             error = ("engine", faults[-1]["message"])
-        if self._left:
-            left = f"left on the engine: {'; '.join(self._left)}"
-            error = (error[0], f"{error[1]}; {left}") if error else ("engine", left)
         return {"kind": error[0], "message": error[1]} if error else None
 
     def _earlier_report(self) -> Report | None:
         """Return the report that `output` already holds, None where it is to be evaluated again."""
-        if _stream(str(self.output)) is not None:
+        options, output, asked = self.options, str(self.options.output), self._asked()
+        if _stream(output) is not None:
             return None  # a pipe or a device holds none
         try:
-            with open(str(self.output), "rb") as file:
+            with open(output, "rb") as file:
                 report = json.loads(file.read().decode())
             environment, error = report["environment"], report["error"]
+            if [asked["build_options"], asked["run_options"]] == [
+                [*options.build_options],
+                [*options.run_options],
+            ]:  # nothing is left out of them, and older reports have nothing else
+                environment.setdefault("options_sha256", asked["options_sha256"])
             is_ours = environment["evaluator_version"].split(".")[0] == __version__.split(".", maxsplit=1)[0]
-            asked = self._asked().items()
-            same = report["repo"] == self.repo and all(environment[key] == value for key, value in asked)
-            kept = environment["kept_image"] or not (self._keep_image and report["build"]["succeeded"])
+            same = report["repo"] == options.repo and all(environment[key] == asked[key] for key in asked)
+            kept = environment["kept_image"] or not (options.keep_image and report["build"]["succeeded"])
             whole = len(report["test_results"]) == len(self.rubric.tests)
-            as_junit(report), as_markdown(report), all_passed(report)  # all that is read of it
+            (
+                as_junit(report),
+                as_markdown(report),
+                all_passed(report),
+            )  # raise where one of them cannot be read
             kind = error["kind"] if error else ""
-            again = kind in ("engine", "usage", "interrupted") or (
-                kind == "build_timeout" and environment["build_timeout"] < self._build_timeout
+            again = kind in NO_SCORE or (
+                kind == "build_timeout" and environment["build_timeout"] < options.build_timeout
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             return None  # broken, half written, or no report at all
@@ -2862,57 +2862,55 @@ def evaluate(
     rubric: str | None = None,
     output: str | None = None,
     *,
-    verbose: bool = False,
-    context: str | None = None,
-    build_timeout: float = BUILD_TIMEOUT,
-    jobs: int = 1,
-    build_options: Sequence[str] = (),
-    run_options: Sequence[str] = (),
-    docker: str = "docker",
-    engine: str | None = None,
-    wait: float = 0.0,
-    resume: bool = False,
-    junit: str | None = None,
-    keep_image: bool = False,
+    verbose: bool = False,  # noqa: ARG001 - the command line's, as are all of them
+    **options: Any,
 ) -> Report:
     """Build `dockerfile`, answer every test of `rubric`, and return the report as a plain dict.
 
-    The arguments are the command line's: `rubric` defaults to rubrics/<repo>.json, `context` to
-    the Dockerfile's folder, `build_timeout` and `wait` are in seconds, the options are words for
-    docker such as "--memory=2g", `engine` is a URL or a docker context. With `output` the report
-    is written there as JSON, too; with `resume` it is taken from there, where it fits. `verbose`
+    The `options` are the command line's, by name: context, build_timeout and wait (seconds), jobs,
+    build_options and run_options (lists of words for docker, such as "--memory=2g"), docker, engine
+    (a URL or a docker context), resume, junit, keep_image; Options has their defaults. With `output` the
+    report is written there as JSON, too; with `resume` it is taken from there, where it fits. `verbose`
     is for the command line: nothing is printed here, no signal handler is installed, and several
-    threads may call this at once.
+    threads may call this at the same time.
 
     Raises EvaluationError where there can be no report (no such Dockerfile, an unusable rubric,
-    an output that cannot be written), ValueError for arguments that make no sense, and, after
-    clean-up and with the report written, KeyboardInterrupt where that came in between.
+    an output that cannot be written), ValueError or TypeError for arguments that make no sense, and,
+    after clean-up and with the report written, KeyboardInterrupt where that came in between.
     """
-    options = dict(locals())
-    del options["verbose"]
-    evaluation = Evaluation(**options)
-    return _undisturbed(evaluation.run, evaluation.stop)
+    evaluation = Evaluation(Options(dockerfile, repo, rubric, output, **options))
+    return _uninterrupted(evaluation.run, evaluation.stop)
 
 
-def check_engine(docker: str = "docker", engine: str | None = None, stop: Stop | None = None) -> str:
-    """Return "" where an engine builds a minimal image and starts a container of it, else what is wrong.
+def check_engine(
+    docker: str = "docker",
+    engine: str | None = None,
+    stop: Stop | None = None,
+    *,
+    build_options: Sequence[str] = (),
+    run_options: Sequence[str] = (),
+) -> None:
+    """Build and start the control on an engine, then with the user's options; what it makes is removed.
 
-    `engine` is a URL or a docker context, as in evaluate(). What it makes is removed. Somebody may ask
-    `stop` to end it.
+    Raises EngineError where the engine fails that, UsageError where it refuses the options, and Stopped
+    where somebody asked `stop` to end it. `engine` is a URL or a docker context, as in evaluate().
     """
     stop = stop or Stop()
+    docker_run = Docker(
+        Engine(docker, engine, stop),
+        stop,
+        lifetime=START_ALLOWANCE,
+        build_options=build_options,
+        run_options=run_options,
+    )
 
-    def work() -> str:
-        try:
-            with Docker(Engine(docker, engine, stop), stop, lifetime=START_ALLOWANCE) as run:
-                words = run.control()
-            return words or "; ".join(run.left)
-        except EngineError as error:
-            return str(error)
-        except Stopped:
-            return "interrupted"
+    def work() -> None:
+        with docker_run as run:
+            run.ladder.ask_engine()
+            run.ladder.ask_build_options()
+            run.ladder.ask_run_options()
 
-    return _undisturbed(work, stop)
+    _uninterrupted(work, stop)
 
 
 def default_rubric(repo: str) -> str:
@@ -2920,10 +2918,10 @@ def default_rubric(repo: str) -> str:
     return os.path.join("rubrics", f"{repo}.json")
 
 
-Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
 
 
-def _undisturbed(work: Callable[[], Outcome], stop: Stop) -> Outcome:
+def _uninterrupted(work: Callable[[], Result], stop: Stop) -> Result:
     """Do the work in a thread of its own, where no KeyboardInterrupt can tear it.
 
     The caller only waits, and by sleeping: an exception may leave a lock in an unknown state.
@@ -2958,16 +2956,6 @@ def _undisturbed(work: Callable[[], Outcome], stop: Stop) -> Outcome:
     return outcome  # type: ignore[no-any-return]
 
 
-def _check_numbers(build_timeout: float, wait: float, jobs: int) -> None:
-    """Raise ValueError for a time in seconds, or a number of jobs, that makes no sense."""
-    if not 0 < build_timeout < math.inf:
-        raise ValueError(f"build timeout {build_timeout!r}: expected a number of seconds over 0")
-    if not 0 <= wait < math.inf:
-        raise ValueError(f"wait {wait!r}: expected a number of seconds")
-    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
-        raise ValueError(f"jobs {jobs!r}: expected a whole number of at least 1")
-
-
 def _check_different(paths: Mapping[str, str | None]) -> None:
     """Raise ValueError where a file to write is another one of these, whatever its spelling."""
     seen: list[tuple[str, str]] = []
@@ -2993,9 +2981,9 @@ def _hash_dockerfile(path: str) -> str:
         raise EvaluationError(f"{path}: the Dockerfile cannot be read: {error.strerror}") from None
 
 
-def _telling_variables(image: Image | None) -> Iterator[str]:
+def _telling_variables(image: Mapping[str, Any]) -> Iterator[str]:
     """Warn of what an image sets that changes how every shell in it behaves."""
-    for entry in image.environment if image else ():
+    for entry in image.get("env") or ():
         name = entry.partition("=")[0]
         if name in _TELLING_VARIABLES or name.startswith("BASH_FUNC_"):
             text = f"{shown(entry, 120)} is set, which can change what every command does"
@@ -3031,7 +3019,7 @@ class Screen(Events):
     def __init__(self, out: TextIO, errors: TextIO, *, verbose: bool) -> None:
         self._out, self._errors = out, errors
         self._verbose = verbose
-        self._dockerfile = ""
+        self._dockerfile, self._docker = "", "docker"
         self._stop = Stop()
         self._name_width, self._score_width = 0, 0  # columns of a test's line
         self._live = out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -3049,14 +3037,17 @@ class Screen(Events):
         tests = evaluation.rubric.tests
         self._name_width = min(max(len(shown(test.id)) for test in tests), 32)
         self._score_width = max(len(f"{test.score:g}/{test.score:g}") for test in tests)
-        self._dockerfile, self._stop = shown(evaluation.dockerfile), evaluation.stop
+        self._dockerfile, self._stop = shown(evaluation.options.dockerfile), evaluation.stop
+        where = evaluation.options.engine or ""
+        flags = ["--host" if "://" in where else "--context", where] if where else []
+        self._docker = " ".join(map(shlex.quote, [evaluation.options.docker, *flags]))
         if self._live:
             threading.Thread(target=self._keep_alive, daemon=True).start()
 
     def phase(self, text: str) -> None:
         if text == "building":
             self.print(f"building {self._dockerfile}")
-        elif self._stop.level:
+        elif self._stop.asked:
             self.print("interrupted; cleaning up (interrupt again to leave at once)")
         with self._lock:
             self._phase, self._step, self._since = text, "", time.monotonic()
@@ -3116,14 +3107,18 @@ class Screen(Events):
         self.summary(report)
         for warning in report["warnings"]:
             self.print(f"warning: {shown(warning, 500)}")
-        if report["environment"]["kept_image"]:
-            self.print(f"image kept: {report['environment']['kept_image']}")
+        tag = report["environment"]["kept_image"]
+        if tag:
+            self.print(
+                f"image kept: {tag}\n  a shell in it: {self._docker} run --rm -it --entrypoint /bin/sh {tag}"
+            )
 
     def summary(self, report: Report) -> None:
         """Print the counts and the score."""
         kinds = collections.Counter(row["status"].replace("_", " ") for row in report["test_results"])
         others = ", ".join(f"{kinds[kind]} {kind}" for kind in ("skipped", "not run") if kinds[kind])
-        self.print(score_line(report["summary"]) + (f"; {others}" if others else ""))
+        has_score = not (report["error"] and report["error"]["kind"] in NO_SCORE)
+        self.print(score_line(report) + (f"; {others}" if others and has_score else ""))
 
     def print(self, text: str, end: str = "\n") -> None:
         """Print a line above the live one."""
@@ -3205,7 +3200,7 @@ def _parser() -> argparse.ArgumentParser:
 def _check(path: str, screen: Screen) -> None:
     """Say whether a rubric is understood, and name what of it can never run."""
     rubric = load_rubric(path)
-    for name, reason in unresolvable(rubric.tests).items():
+    for name, reason in rubric.unresolvable.items():
         screen.print(f"warning: {shown(path)}: '{shown(name, 60)}' {reason}, so it can never run")
     count, points = len(rubric.tests), add_scores(test.score for test in rubric.tests)
     screen.print(f"{shown(path, 500)}: {count} test{'' if count == 1 else 's'}, {points:g} points")
@@ -3258,7 +3253,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check(arguments["rubric"] or default_rubric(arguments["repo"]), screen)
             return 0
         try:
-            evaluation = Evaluation(**arguments, events=screen)
+            evaluation = Evaluation(Options(**arguments), events=screen)
         except ValueError as error:
             parser.error(str(error))
         return _run(evaluation, screen)
@@ -3294,7 +3289,7 @@ def _run(evaluation: Evaluation, screen: Screen) -> int:
         report = evaluation.run()
     if evaluation.resumed:
         screen.print(
-            f"resumed: {shown(str(evaluation.output), 500)} already holds the report; nothing is run"
+            f"resumed: {shown(str(evaluation.options.output), 500)} already holds the report; nothing is run"
         )
         screen.summary(report)
     else:
@@ -3306,7 +3301,7 @@ def _run(evaluation: Evaluation, screen: Screen) -> int:
                     file.write(as_markdown(report))
         except OSError as fault:
             screen.error(f"{summary}: the summary cannot be written: {fault.strerror}")
-    for path in filter(None, (evaluation.output, evaluation.junit)):
+    for path in filter(None, (evaluation.options.output, evaluation.options.junit)):
         screen.print(f"report: {shown(path, 500)}")
     error = report["error"]
     if error:

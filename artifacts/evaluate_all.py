@@ -42,8 +42,8 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 EVALUATOR = os.path.join(PROJECT, "DockerfileEvaluator.py")
 sys.path.insert(0, PROJECT)
 
+from DockerfileEvaluator import Engine as CommandLine  # noqa: E402 - the folder above is on the path only now
 from DockerfileEvaluator import (  # noqa: E402
-    REFUSED_CONTEXT,
     EngineError,
     EvaluationError,
     Stop,
@@ -57,7 +57,6 @@ from DockerfileEvaluator import (  # noqa: E402
     standard_streams,
     write_to,
 )
-from DockerfileEvaluator import Engine as CommandLine  # noqa: E402 - the folder above is on the path only now
 
 __all__ = ["main"]
 
@@ -316,12 +315,15 @@ class Engine:
     def check(self, wait: float, over: threading.Event) -> str:
         """Try it with the control, for `wait` seconds; return "" where it works, else what is wrong."""
         deadline = time.monotonic() + wait
-        words = check_engine(self.docker, self.where, self.stop)
-        while words and time.monotonic() < deadline and not over.wait(1):
-            words = check_engine(self.docker, self.where, self.stop)
-        if not words:
-            self.processors = self._count_processors()
-        return words
+        while True:
+            try:
+                check_engine(self.docker, self.where, self.stop)
+            except (EngineError, Stopped) as error:
+                if time.monotonic() > deadline or over.wait(1):
+                    return str(error) or "interrupted"
+            else:
+                self.processors = self._count_processors()
+                return ""
 
     def _count_processors(self) -> int:
         engine = CommandLine(self.docker, self.where, self.stop)
@@ -573,7 +575,11 @@ class Session:
             self._result(job, outcome, resumed=resumed)
         elif outcome and outcome.kind == "engine":
             self._fault(job, outcome)
-        elif outcome and outcome.kind == "usage" and outcome.message.startswith(REFUSED_CONTEXT):
+        elif (
+            outcome
+            and outcome.kind == "usage"
+            and outcome.message.startswith("docker refuses the build context")
+        ):
             self._give_up(task, outcome.words())
         elif code == USAGE_CODE or (outcome and outcome.kind == "usage"):
             words = outcome.message if outcome else said.rpartition("error: ")[2]

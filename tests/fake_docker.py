@@ -7,16 +7,17 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
                         the names of a build FROM scratch and of a run with another entry point than /bin/sh
     faults.json         what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
                         "given": WORD only where the call holds it; "help": true only where it asks for help;
-                        "do": "say" prints and goes on; {label0} in what is printed is our first label;
-                        "do": "restart" lets the engine's bridge be a new one, and goes on
+                        "do": "say" prints and goes on
+    types.json          the type of a file in the image, by its path: {"/etc/passwd": "6"}
+    info.json           what `docker info` says, beside the usual
+    contexts.json       the names of docker's contexts
     environment.json    what a container's environment holds, beside PATH
     environments.json   [[TEXT, {…}], …]: the same, where an argument of the call holds TEXT
     shell.json          what plays /bin/sh, for example ["/usr/bin/bash"], run under the name sh; default: the host's
-    config.json         what the image's Config holds, beside our labels
+    config.json         what the image's Config holds
     in_flight.json      how many seconds the engine takes to make a container, even if nobody waits for it
     program.pid         the process of the last `run`
     arrived.json        true once such a container was there
-    bridge.json         when the engine made its bridge, so that it changes where the engine was restarted
     engine.json         where the last call was to go, by its environment
     lost.json           true while no engine answers
     podman.json         true where an image's id is told as podman tells it
@@ -36,7 +37,6 @@ import time
 SEPARATE = (
     "--name",
     "--entrypoint",
-    "--label",
     "--tag",
     "--file",
     "--format",
@@ -115,12 +115,8 @@ def options(words, *separate):
     return found, others + words
 
 
-def labels(found):
-    return dict(pair.split("=", 1) for pair in found.get("--label", []))
-
-
 def formatted(form, data):
-    """Fill in a template: {{.A.B}}, {{json .A}}, {{len .A}}, {{index .A "key"}} and {{.Label "key"}}."""
+    """Fill in a template: {{.A.B}}, {{json .A}} and {{len .A}}."""
 
     def look(place):
         value = data
@@ -139,10 +135,6 @@ def formatted(form, data):
             return as_json(look(keys[0]))
         if name == "len":
             return str(len(look(keys[0]) or ()))
-        if name == "index":
-            return str((look(keys[0]) or {}).get(keys[1], ""))
-        if name == ".Label":
-            return data["_labels"].get(keys[0], "")
         return end(64, stderr=f"template parsing error: the stand-in does not know {name}")
 
     before, *parts = form.split("{{")
@@ -179,18 +171,14 @@ def strike(calls):
             time.sleep(fault["seconds"])
         elif fault["do"] == "lose":
             save(True, "lost.json")
-        elif fault["do"] == "restart":
-            save("2026-02-02 00:00:00.5 +0000 UTC", "bridge.json")
         elif fault["do"] in ("say", "fail"):
-            harm(fault, calls[-1]["words"])
+            harm(fault)
     if load("lost.json"):
         end(1, stderr=LOST)
 
 
-def harm(fault, words):
+def harm(fault):
     texts = [fault.get("stdout", ""), fault.get("stderr", "")]
-    for at, label in enumerate(options(words[1:])[0].get("--label", [])):
-        texts = [text.replace(f"{{label{at}}}", label) for text in texts]
     if fault["do"] == "fail":
         end(fault.get("code", 1), *texts)
     for stream, text in zip((sys.stdout, sys.stderr), texts):
@@ -213,7 +201,7 @@ def is_meant(fault, calls):
 
 def name_of(call):
     name = {"rm": "container rm", "rmi": "image rm", "kill": "container kill"}.get(call[0], call[0])
-    if name in ("image", "container", "network"):
+    if name in ("image", "container"):
         return " ".join(call[:2])
     if call[-1] == "--help":
         return name
@@ -243,7 +231,6 @@ def build(words):
     if "FAIL" in text:
         end(7, "last words of the build\n", "The command '/bin/sh -c false' returned a non-zero code: 7")
     config = {"Env": ["PATH=/bin"], "User": "", "WorkingDir": "", **load("config.json", default={})}
-    config["Labels"] = {**labels(found), **(config.get("Labels") or {})}
     if "NOLOAD" not in text:
         save({"Size": 1234, "Config": config}, "images", found.get("--tag", found.get("-t"))[-1])
 
@@ -291,7 +278,7 @@ def run(words):
         end(125, stderr=f"docker: Error: No such image: {tag}.")
     if not os.path.exists(entry):
         if "--rm" not in found:
-            save({"pid": 0, "labels": labels(found), "started": NEVER}, "containers", name)
+            save({"pid": 0, "started": NEVER}, "containers", name)
         why = f'exec: "{entry}": stat {entry}: no such file or directory: unknown.'
         end(127, stderr=f"docker: Error response from daemon: failed to create task for container: {why}")
     if load("in_flight.json") and os.fork():
@@ -299,7 +286,7 @@ def run(words):
     elif load("in_flight.json"):
         os.setsid()
         time.sleep(load("in_flight.json"))
-        save({"pid": os.getpid(), "labels": labels(found)}, "containers", name)
+        save({"pid": os.getpid()}, "containers", name)
         save(True, "arrived.json")
         time.sleep(60)
     environment = {"PATH": os.environ["PATH"], **load("environment.json", default={})}
@@ -313,13 +300,13 @@ def run(words):
         start(as_sh([entry, *arguments]), environment)
     os.close(begins)
     os.read(begun, 1)  # to its end: the pipe is closed by the exec
-    save({"pid": pid, "labels": labels(found)}, "containers", name)
+    save({"pid": pid}, "containers", name)
     _, status = os.waitpid(pid, 0)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     if "--rm" in found:
         remove("containers", name)
     elif load("containers", name):
-        save({"pid": 0, "labels": labels(found), "code": code}, "containers", name)
+        save({"pid": 0, "code": code}, "containers", name)
     end(code)
 
 
@@ -376,11 +363,7 @@ def container(action, *words):
             state = {"Running": is_running(facts["pid"]), "ExitCode": facts.get("code", 0), "Error": ""}
             state.update(StartedAt=facts.get("started", STARTED), OOMKilled=False, Pid=facts["pid"])
             state["Status"] = "running" if state["Running"] else "created" if "started" in facts else "exited"
-            config = {"Labels": facts["labels"]}
-            told(
-                found,
-                {"Name": f"/{name}", "Id": "c0" * 32, "Created": STARTED, "State": state, "Config": config},
-            )
+            told(found, {"Name": f"/{name}", "Id": "c0" * 32, "Created": STARTED, "State": state})
         if facts["pid"]:
             try:
                 os.killpg(facts["pid"], signal.SIGKILL)
@@ -388,6 +371,7 @@ def container(action, *words):
                 pass
         if action == "rm":
             remove("containers", name)
+            print(name)
 
 
 def ps(words):
@@ -398,7 +382,7 @@ def ps(words):
         if facts is None or not is_listed(name, facts, found):
             continue
         state = "running" if is_running(facts["pid"]) else "exited"
-        row = {"Names": name, "ID": name[-12:], "State": state, "Status": state, "_labels": facts["labels"]}
+        row = {"Names": name, "ID": name[-12:], "State": state, "Status": state}
         print(formatted(form, row))
 
 
@@ -411,9 +395,6 @@ def is_match(pattern, name):
 def is_listed(name, facts, found):
     for word in found.get("--filter", []):
         kind, _, wanted = word.partition("=")
-        key, equals, value = wanted.partition("=")
-        if kind == "label" and facts["labels"].get(key) != (value if equals else facts["labels"].get(key, 0)):
-            return False
         if kind == "name" and not is_match(wanted, name):
             return False
     return "--all" in found or "-a" in found or is_running(facts["pid"])
@@ -431,32 +412,35 @@ def version(words):
 
 
 def info(words):
-    told(
-        options(words, "-f")[0], {"SystemTime": "2026-01-01T00:00:00.5Z", "ServerVersion": "20.10", "NCPU": 3}
-    )
+    facts = {"SystemTime": "2026-01-01T00:00:00.5Z", "ServerVersion": "20.10", "NCPU": 3, "MemTotal": 2**32}
+    told(options(words, "-f")[0], {**facts, **load("info.json", default={})})
 
 
-def events(_words):
-    print("" if load("restarted.json") else "die")
+def context(_action, name):
+    end(0 if name in load("contexts.json", default=[]) else 1)
 
 
-def network(words):
-    """Say what is known of the bridge, before or after whose name an option may stand."""
-    found, names = options(words[1:], "-f")
-    if names != ["bridge"]:
-        end(1, stderr=f"Error response from daemon: network {names[0]} not found")
-    told(found, {"Name": "bridge", "Created": load("bridge.json", default="2026-01-01 00:00:00.5 +0000 UTC")})
+def create(words):
+    found, _ = options(words)
+    save({"pid": 0, "started": NEVER}, "containers", found["--name"][0])
+
+
+def cp(words):
+    """Print the archive of a file whose type, as ustar tells it, stands in types.json."""
+    kind = load("types.json", default={}).get(words[-2].partition(":")[2], "0")
+    sys.stdout.write("file".ljust(156, "\0") + kind + "\0" * (1024 - 157))
 
 
 COMMANDS = {
     "version": version,
     "info": info,
-    "events": events,
+    "context": lambda words: context(*words),
+    "create": create,
+    "cp": cp,
     "ps": ps,
     "pull": pull,
     "build": build,
     "run": run,
-    "network": network,
     "image": lambda words: image(*words),
     "rmi": lambda words: image("rm", *words),
     "container": lambda words: container(*words),

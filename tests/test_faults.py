@@ -26,8 +26,11 @@ def short_limits(monkeypatch):
         "START_LIMIT": 2.0,
         "END_LIMIT": 2.0,
         "KILL_LIMIT": 0.5,
-        "REMOVE_LIMIT": 4.0,
-        "RETURN_LIMIT": 4.0,
+        "CREATE_LIMIT": 0.5,
+        "RETURN_LIMIT": 0.5,
+        "BUILD_PAUSE": 0.1,
+        "CLEAN_UP_LIMIT": 3.0,
+        "SWEEP_LIMIT": 1.0,
     }.items():
         monkeypatch.setattr(de, name, seconds)
 
