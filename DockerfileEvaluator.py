@@ -87,22 +87,20 @@ class RubricError(EvaluationError):
 class EngineError(EvaluationError):
     """An engine fault: docker is missing, does not answer or fails; never the fault of a Dockerfile.
 
-    Whether a failure is one, Ladder (room 4) finds out.
+    Whether a failure is one, Ladder (room 4) finds out. `kind` is that of the report's error: "engine",
+    or "registry" for one that is out of reach.
     """
 
-    kind = "engine"
+    def __init__(self, text: str, kind: str = "engine") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class UsageError(EngineError):
     """Docker refuses an option or the build context: nobody's Dockerfile is to blame, and no retry helps."""
 
-    kind = "usage"
-
-
-class RegistryError(EngineError):
-    """A registry is out of reach, or refuses for its limits: nobody's fault, and worth another try."""
-
-    kind = "registry"
+    def __init__(self, text: str) -> None:
+        super().__init__(text, "usage")
 
 
 class Stopped(Exception):  # noqa: N818 - a request, not an error
@@ -982,9 +980,7 @@ _STEP = r"(?P<n>\d{1,6})/(?P<of>\d{1,6})"
 BUILDERS = {
     "buildkit": (
         re.compile(r"#\d+ "),
-        re.compile(
-            rf"#(?P<vertex>\d+) (\[([^\] ]+ +)?({_STEP}|[^\]]*)\] |(?=FROM |resolve image config ))(?P<title>.*)"
-        ),
+        re.compile(rf"#(?P<vertex>\d+) (\[([^\] ]+ +)?({_STEP}|[^\]]*)\] |(?=FROM|resolve i))(?P<title>.*)"),
     ),
     "legacy": (
         re.compile("Sending build context to Docker daemon|Step 1/"),
@@ -1025,15 +1021,14 @@ _ENVIRONMENT = {
     "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
     "DOCKER_CLI_HINTS": "false",
 }
+_WITH_ENGINE = "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project runs COMMAND with"
 _ENGINE_HINT = (
     "Is an engine running, and does DOCKER_HOST or the docker context point at it? "
-    "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
-    "runs COMMAND with an engine of its own."
+    f"{_WITH_ENGINE} an engine of its own."
 )
 _PROGRAM_HINT = (
     "Install the docker command line, or name another with --docker PROGRAM. "
-    "On Debian or Ubuntu, as root, `tests/with-engine COMMAND` of this project's repository "
-    "installs docker and runs COMMAND with an engine of its own."
+    f"{_WITH_ENGINE} docker and an engine of its own."
 )
 
 # RUN, in the names of what a run makes: containers are REPOSITORY-RUN-N, images REPOSITORY:RUN, controls
@@ -1262,7 +1257,7 @@ class Excerpt:
 
 
 class Transcript:
-    """What one container prints, in pieces of any size: its marks and when they came, and its output.
+    """How one `docker run` goes: what the container prints, its marks and when they came, and its end.
 
     Only what stands between the begin mark and the first end mark is output: needles are looked
     for in all of it, its head and tail are kept. `nonce` begins every mark, and nobody outside
@@ -1283,6 +1278,13 @@ class Transcript:
         self.statuses: list[int] = []  # of all end marks
         self.begun: float | None = None
         self.ended: float | None = None
+        self.seconds = 0.0  # from begin to end mark; without marks, from the start to the end
+        # Of the docker program:
+        self.stderr = Excerpt(CHUNK, 0)  # from before the begin mark
+        self.over = ""  # the time limit that was over ("start", "check", "end"), or "stop"
+        self.code: int | None = None  # negative for a signal; None where it did not end by itself
+        self.stood_still = False  # this process, or the engine when the limit was over
+        self.state: dict[str, Any] = {}  # what the engine says of a container that was kept
 
     def feed(self, data: bytes, now: float) -> None:
         """Take the next bytes, read at this time."""
@@ -1301,9 +1303,11 @@ class Transcript:
                 self.ended = now if self.ended is None else self.ended
         self._take(max(len(self._rest) - self._held_back, 0))
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Take what was held back as output: no more is coming."""
         self._take(len(self._rest))
+        # Less than 0 where the clock went back by the little that came before a gap was seen.
+        self.seconds = max((now if self.ended is None else self.ended) - (self.begun or 0.0), 0.0)
 
     def limit_over(self, now: float) -> str:
         """Return the time limit that is over: "start", "check", "end", or "" for none."""
@@ -1313,12 +1317,15 @@ class Transcript:
             return "check" if now - self.begun > self.timeout else ""
         return "start" if now > START_LIMIT else ""
 
-    def amiss(self, code: int | None) -> str:
-        """Return "" where the marks prove that the check ran to its end, else what is amiss."""
+    @property
+    def amiss(self) -> str:
+        """What is amiss, "" where it is proven that the check ran to its end."""
+        if self.over:
+            return f"the {self.over} took too long"
         if self.begins != 1 or len(self.statuses) != 1:
             return f"{self.begins} begin and {len(self.statuses)} end marks instead of one each"
-        if self.statuses[0] != code:
-            return f"the end mark says exit code {self.statuses[0]}, docker says {code}"
+        if self.statuses[0] != self.code:
+            return f"the end mark says exit code {self.statuses[0]}, docker says {self.code}"
         return ""
 
     def found(self) -> tuple[bool, ...]:
@@ -1328,13 +1335,6 @@ class Transcript:
     def output(self) -> str:
         """Return the output's head and tail."""
         return self._excerpt.text()
-
-    def seconds(self, now: float) -> float:
-        """Return the time from begin to end mark; without marks, from the start until now.
-
-        Never less than 0, since the clock goes back by the little that came before a gap was seen.
-        """
-        return max((now if self.ended is None else self.ended) - (self.begun or 0.0), 0.0)
 
     def _take(self, count: int) -> None:
         data, self._rest = self._rest[:count], self._rest[count:]
@@ -1346,24 +1346,6 @@ class Transcript:
             for at in [at for at, needle in self._needles.items() if needle in window]:
                 del self._needles[at]
             self._window = window[max(len(window) - self._overlap, 0) :]
-
-
-class Container(NamedTuple):
-    """How one `docker run` went.
-
-    `over` is the time limit that was over ("start", "check" or "end"), "" if none was; `amiss` says why
-    this is no proof that the check ran to its end, "" where it is; `state` is what the engine then says
-    of a container that was kept, {} for nothing. `stood_still`: this process or the engine did.
-    """
-
-    transcript: Transcript
-    stderr: str  # from before the begin mark
-    code: int | None  # docker's, negative for a signal; None where it did not end by itself
-    over: str
-    amiss: str
-    state: dict[str, Any]
-    seconds: float
-    stood_still: bool
 
 
 class Step(NamedTuple):
@@ -1506,6 +1488,9 @@ class BuildLog:
         self._step = name
 
 
+Answer = subprocess.CompletedProcess  # what a docker command that only asks or removes had to say
+
+
 class Build(NamedTuple):
     """What came of `docker build`: `kind` is "" or that of the report's error; `seconds` it took."""
 
@@ -1514,14 +1499,6 @@ class Build(NamedTuple):
     log: str  # its end
     builder: str
     seconds: float
-
-
-class Answer(NamedTuple):
-    """What a docker command that only asks or removes had to say."""
-
-    code: int
-    stdout: str
-    stderr: str
 
 
 class Engine:
@@ -1554,7 +1531,7 @@ class Engine:
             self._context = self.environment["DOCKER_CONTEXT"] = where
             self.environment.pop("DOCKER_HOST", None)  # it would win
 
-    def ask(self, *arguments: str, last: bool = False, limit: float | None = None) -> Answer:
+    def ask(self, *arguments: str, last: bool = False, limit: float | None = None) -> Answer[str]:
         """Run a docker command and return its answer, whatever its exit code.
 
         Raises EngineError where there is no engine or no answer within `limit` seconds (default
@@ -1573,7 +1550,7 @@ class Engine:
             code = process.wait(max(limit - process.clock(), TICK))
         if code is None:
             raise EngineError(f"docker {arguments[0]} gave no answer within {limit:.0f} s")
-        answer = Answer(code, stdout.text(), stderr.text())
+        answer = Answer((self.program, *arguments), code, stdout.text(), stderr.text())
         if code != 0 and SAYS_NO_ENGINE.search(answer.stderr) and FROM_THE_ENGINE not in answer.stderr:
             words = shown(last_line(answer.stderr), 300)
             raise EngineError(f"no docker engine answers ({words}). {_ENGINE_HINT}")
@@ -1597,7 +1574,7 @@ class Engine:
                 server = versions.get("Server") or client
                 if server:
                     break
-                if self._context and self.ask("context", "inspect", self._context).code != 0:
+                if self._context and self.ask("context", "inspect", self._context).returncode != 0:
                     raise UsageError(f"docker has no context '{shown(self._context)}' (`docker context ls`)")
                 raise EngineError(f"no docker engine answers. {_ENGINE_HINT}")  # noqa: TRY301 - tried again
             except EngineError as error:
@@ -1662,7 +1639,7 @@ class Engine:
             raise EngineError(f"the docker program was killed during the build (signal {-code})")
         return code
 
-    def make(self, name: str, *argv: str, limit: float) -> Answer:
+    def make(self, name: str, *argv: str, limit: float) -> Answer[str]:
         """Run a docker command that makes a container; a request to end waits until it has."""
         try:
             return self.ask(*argv, last=True, limit=limit)
@@ -1671,11 +1648,12 @@ class Engine:
             raise
 
     def stands_still(self) -> bool:
-        """Whether it takes over SLOW_ANSWER seconds to say that it is there."""
-        asked = time.monotonic()
-        with contextlib.suppress(EngineError):
-            self.ask("version")
-        return time.monotonic() - asked > SLOW_ANSWER
+        """Whether it does not say within SLOW_ANSWER seconds that it is there."""
+        try:
+            self.ask("version", limit=SLOW_ANSWER)
+        except EngineError:
+            return True
+        return False
 
     def state(self, container: str) -> dict[str, Any]:
         """Return what the engine says of a container, {} for nothing or where it does not answer."""
@@ -1696,7 +1674,7 @@ class Engine:
         """
         options = ("--force", "--volumes") if kind == "container" else ("--force",) if force else ()
         answer = self.ask(kind, "rm", *options, name, last=True, limit=limit)
-        is_gone = answer.code == 0 or SAYS_GONE.search(answer.stderr)
+        is_gone = answer.returncode == 0 or SAYS_GONE.search(answer.stderr)
         if answer.stdout.strip():  # what was removed, and so there
             self.awaited.discard(name)
         return "" if is_gone else shown(last_line(answer.stderr)) or f"{kind} rm failed"
@@ -1711,9 +1689,15 @@ class Engine:
             stays: dict[str, str] = {}
             try:
                 for kind, name, run in self._ours():
-                    if run[0].startswith(self._run):
-                        why = self._remove_late(kind, name, deadline, force=not stays)
-                        stays.update({f"{kind} {name}": why} if why else {})
+                    if not run[0].startswith(self._run):
+                        continue
+                    rest = max(deadline - time.monotonic(), SWEEP_LIMIT)
+                    try:
+                        # An image by force, but where a container of it is left: it would lose its name.
+                        why = self.remove(kind, name, min(rest, CALL_LIMIT), force=not stays)
+                    except EngineError as error:
+                        why = str(error)
+                    stays.update({f"{kind} {name}": why} if why else {})
             except (Stopped, EngineError) as error:
                 stays[f"what is named {REPOSITORY} … {self._run}"] = str(error) or "clean-up was interrupted"
             if not stays or self._stop.at_once or time.monotonic() + pause > deadline:
@@ -1722,16 +1706,6 @@ class Engine:
             pause = min(2 * pause, 2.0)
         stays.update({f"container {name}": "docker may still be making it" for name in self.awaited})
         yield from (f"{thing} stays: {why}" for thing, why in sorted(stays.items()))
-
-    def _remove_late(self, kind: str, name: str, deadline: float, *, force: bool) -> str:
-        """Try to remove one thing at the end, as remove() does, but return that it gives no answer, too."""
-        rest = max(deadline - time.monotonic(), SWEEP_LIMIT)
-        try:
-            return self.remove(
-                kind, name, min(rest, CALL_LIMIT) if kind == "container" else rest, force=force
-            )
-        except EngineError as error:
-            return str(error)
 
     def _sweep(self, now: float) -> None:
         """Remove the leftovers of killed runs, one try each; what stays is a warning."""
@@ -1819,11 +1793,11 @@ class Ladder:
                 raise UsageError(f"docker refuses the build context: {shown(log.last_word, 300)}")
 
     def _ask_docker_hub(self) -> None:
-        """Raise RegistryError where Docker Hub does not say that it lacks a name that cannot exist."""
+        """Raise EngineError ("registry") where Docker Hub does not say that it lacks a name that cannot be."""
         name = f"docker.io/library/{REPOSITORY}-asks-{os.urandom(6).hex()}:latest"
         stderr = self._engine.ask("pull", name, limit=PULL_LIMIT).stderr
         if not SAYS_NO_SUCH_IMAGE.search(stderr):
-            raise RegistryError(f"Docker Hub is out of reach: {shown(last_line(stderr), 300)}")
+            raise EngineError(f"Docker Hub is out of reach: {shown(last_line(stderr), 300)}", "registry")
 
     def _control(self, build_options: Sequence[str] = (), run_options: Sequence[str] = ()) -> str:
         """Build and start the control; return "" where that works, else what does not, in docker's words.
@@ -2004,7 +1978,7 @@ class Docker:
         self._engine.connect(self._wait)
         for step, options in self._options.items():  # --help parses them, and does nothing
             answer = self._engine.ask(step, *options, "--help") if options else None
-            if answer and answer.code != 0:
+            if answer and answer.returncode != 0:
                 lines = (line for line in answer.stderr.splitlines() if not _ADVERTISING.match(line))
                 words = shown(" ".join(" ".join(lines).split()), 300)
                 raise UsageError(f"docker refuses the {step} options: {words}")
@@ -2018,7 +1992,7 @@ class Docker:
     def probe(self) -> None:
         """Look at the files of accounts before a first start: docker opens them, and a pipe blocks it.
 
-        For ever, and with it all removals on that engine. `docker create` and `docker cp` open nothing (0.2 s).
+        For ever, and with it all removals on that engine. `docker create` and `cp` open nothing (0.2 s).
         """
         name = self._engine.new_name()
         argv = ("create", "--entrypoint", "/bin/sh", "--network=none", "--name", name, self._engine.tag)
@@ -2045,9 +2019,9 @@ class Docker:
                     self.builder.make_sure_of_image()
                 if self._unstartable:
                     return self._unstartable
-                container = self._container(script, timeout, network=network, keep=retry)
-                self._has_begun = self._has_begun or container.transcript.begins > 0
-                return self._judged(container, timeout, retry=retry)
+                seen = self._container(script, timeout, network=network, keep=retry)
+                self._has_begun = self._has_begun or seen.begins > 0
+                return self._judged(seen, retry=retry)
         except UsageError:
             raise
         except EngineError as error:
@@ -2060,7 +2034,7 @@ class Docker:
         part = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip(".-")[:80] or "image"
         tag = f"{REPOSITORY}:{part}-{os.urandom(6).hex()}-kept"
         answer = self._engine.ask("image", "tag", self._engine.tag, tag, last=True)
-        if answer.code != 0:
+        if answer.returncode != 0:
             raise EngineError(f"the image could not be kept: {shown(last_line(answer.stderr))}")
         return tag
 
@@ -2077,51 +2051,46 @@ class Docker:
             archive = archive[TAR_BLOCK + -(-size // TAR_BLOCK) * TAR_BLOCK :]
         return archive[156:157]
 
-    def _container(self, script: Script, timeout: float, *, network: bool, keep: bool) -> Container:
+    def _container(self, script: Script, timeout: float, *, network: bool, keep: bool) -> Transcript:
         """Start one container, read it to its end or a time limit, and remove it; `keep` it for its State."""
         if self._stop.asked:
             raise Stopped
-        name, nonce = self._engine.new_name(), os.urandom(16).hex()
-        transcript, stderr = Transcript(script, nonce, timeout), Excerpt(CHUNK, 0)
-        over, since, code, state, is_gone = "", 0.0, None, {}, False
+        name, nonce, since = self._engine.new_name(), os.urandom(16).hex(), 0.0
+        argv = self._argv(name, nonce, script, network=network, keep=keep)
+        seen = Transcript(script, nonce, timeout)
         try:
-            with Process(
-                self._argv(name, nonce, script, network=network, keep=keep), self._engine.environment
-            ) as process:
+            with Process(argv, self._engine.environment) as process:
                 for stream, data in process.read():
                     now = process.clock()
                     if stream == "stdout":
-                        transcript.feed(data, now)
-                    elif not transcript.begins:
-                        stderr.feed(data)
-                    if not over:
-                        limit = transcript.limit_over(now - (GRACE if stream else 0.0))
-                        over, since = "stop" if self._stop.asked else limit, now
+                        seen.feed(data, now)
+                    elif not seen.begins:
+                        seen.stderr.feed(data)
+                    if not seen.over:
+                        limit = seen.limit_over(now - (GRACE if stream else 0.0))
+                        seen.over, since = "stop" if self._stop.asked else limit, now
                     # What docker is still making cannot be removed, so it is waited for.
-                    if over and (transcript.begins or now - since > CREATE_LIMIT or self._stop.at_once):
+                    if seen.over and (seen.begins or now - since > CREATE_LIMIT or self._stop.at_once):
                         break
-                code = process.wait(0 if over else END_LIMIT)
-                over = over or ("end" if code is None else "")
+                seen.code = process.wait(0 if seen.over else END_LIMIT)
+                seen.over = seen.over or ("end" if seen.code is None else "")
                 # Asked before anything is removed; and docker is ended before its container.
-                stood_still = process.stood_still > STANDSTILL or (
-                    over == "check" and self._engine.stands_still()
+                seen.stood_still = process.stood_still > STANDSTILL or (
+                    seen.over == "check" and self._engine.stands_still()
                 )
                 process.kill()
-            transcript.close()
-            amiss = over or transcript.amiss(code)
-            if over == "stop":
+            seen.close(process.clock())
+            if seen.over == "stop":
                 raise Stopped
-            if keep and amiss and over != "check":
-                state = self._engine.state(name)
-            is_gone = not keep and not amiss
+            if keep and seen.amiss and seen.over != "check":
+                seen.state = self._engine.state(name)
         finally:
-            if code is None and not transcript.begins:
+            if seen.code is None and not seen.begins:
                 self._engine.awaited.add(name)
-            if not is_gone:
+            if keep or seen.amiss:
                 with contextlib.suppress(EngineError, Stopped):  # the end of the run tries again
                     self._engine.remove("container", name)
-        seconds = transcript.seconds(process.clock())
-        return Container(transcript, stderr.text(), code, over, amiss, state, seconds, stood_still)
+        return seen
 
     def _argv(
         self, name: str, nonce: str, script: Script, *, network: bool, keep: bool
@@ -2139,51 +2108,46 @@ class Docker:
         image = ("--name", name, self._engine.tag)
         return (self._engine.program, "run", *ours, *words, *image, *shell, *arguments)
 
-    def _judged(self, container: Container, timeout: float, *, retry: bool) -> Run:
+    def _judged(self, seen: Transcript, *, retry: bool) -> Run:
         """Say what a container proves; where it proves nothing, that it is in doubt, or why that is so."""
-        transcript, output, seconds = container.transcript, container.transcript.output(), container.seconds
-        if container.stood_still and not retry:
+        if seen.stood_still and not retry:
             return Run(IN_DOUBT, "the clock stood still")
-        if container.over == "check":
-            why = f"timed out: no end within {timeout:g} s; the container was killed"
-            return Run(TIMEOUT, why, output=output, seconds=seconds)
-        if not container.amiss:
-            return Run(FINISHED, "", container.code, transcript.found(), output, seconds)
+        if seen.over == "check":
+            why = f"timed out: no end within {seen.timeout:g} s; the container was killed"
+            return Run(TIMEOUT, why, output=seen.output(), seconds=seen.seconds)
+        if not seen.amiss:
+            return Run(FINISHED, "", seen.code, seen.found(), seen.output(), seen.seconds)
         if not retry:
-            return Run(IN_DOUBT, container.amiss)
-        if container.state and _was_started(container.state):
-            return Run(FAILED, self._why_no_proof(container), output=output, seconds=seconds)
-        if transcript.begins:
+            return Run(IN_DOUBT, seen.amiss)
+        if _was_started(seen.state):
+            return Run(FAILED, self._why_no_proof(seen), output=seen.output(), seconds=seen.seconds)
+        if seen.begins:
             raise EngineError("the container is gone from the engine: somebody removed it")
-        return self._why_not_started(container)
+        return self._why_not_started(seen)
 
-    def _why_no_proof(self, container: Container) -> str:
+    def _why_no_proof(self, seen: Transcript) -> str:
         """Say what a started container did amiss; raise EngineError where the connection was lost."""
-        state, code = container.state, container.code
+        state, code = seen.state, seen.code
         if code is not None and (code < 0 or state.get("Running") or state.get("ExitCode") != code):
             raise EngineError(
                 "the connection to the docker engine was lost, or the docker program was killed"
             )
-        memory = "; the container ran out of memory" if state.get("OOMKilled") else ""
-        if container.over == "start":
-            what = f"was started, but did not begin the check for {START_LIMIT:.0f} s"
-        elif container.over == "end":
-            what = f"went on for {END_LIMIT:.0f} s after the end of the check"
-        elif container.transcript.begins:
-            return f"no proof that the check ran to its end: {container.amiss} (exit code {code}){memory}"
-        else:
-            what = f"ended without running the check (exit code {code})"
-        return f"the image's /bin/sh {what}{memory}"
+        why = {
+            "start": f"the image's /bin/sh was started, but did not begin the check for {START_LIMIT:.0f} s",
+            "end": f"the image's /bin/sh went on for {END_LIMIT:.0f} s after the end of the check",
+        }.get(seen.over, f"no proof that the check ran to its end: {seen.amiss} (exit code {code})")
+        if not seen.begins and not seen.over:
+            why = f"the image's /bin/sh ended without running the check (exit code {code})"
+        return f"{why}; the container ran out of memory" if state.get("OOMKilled") else why
 
-    def _why_not_started(self, container: Container) -> Run:
+    def _why_not_started(self, seen: Transcript) -> Run:
         """Climb the ladder; where it ends at the image, remember that unless a container of it has begun."""
         self.ladder.ask_engine()
         self.ladder.ask_run_options()
-        said = str(container.state.get("Error") or "") or _of_docker(container.stderr)
-        words = shown(" ".join(said.split()), 400) or f"docker did not do so within {START_LIMIT:.0f} s"
+        said = " ".join((str(seen.state.get("Error") or "") or _of_docker(seen.stderr.text())).split())
         options = " ".join(self._options["run"])
-        why = f"the image cannot be started{f' with {shown(options)}' if options else ''}: {words}"
-        run = Run(FAILED, why)
+        what = f"the image cannot be started{f' with {shown(options)}' if options else ''}"
+        run = Run(FAILED, f"{what}: {shown(said, 400) or f'docker did not do so in {START_LIMIT:.0f} s'}")
         self._unstartable = None if self._has_begun else run
         return run
 
@@ -2195,7 +2159,7 @@ def _of_docker(stderr: str) -> str:
 
 
 def _sees_no_folder(log: BuildLog) -> bool:
-    """Whether docker, as that from a snap, does not see temporary folders; so nothing is known of the engine."""
+    """Whether docker, as one from a snap, sees no temporary folders, so that nothing is known of the engine."""
     return not log.builder and bool(SAYS_NO_FOLDER.search(log.last_word))
 
 
@@ -2249,7 +2213,7 @@ def _is_dead(run: Any, now: float) -> bool:
         start_time = _start_time(int(run["pid"]))
         if start_time:
             return start_time != run["start"]
-    return bool(int(run["expires"]) < now)
+    return float(run["expires"]) < now
 
 
 # ---------------------------------------------------------------------------------------------

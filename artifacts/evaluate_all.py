@@ -330,7 +330,7 @@ class Engine:
         for form in ("{{.NCPU}}", "{{.Host.CPUs}}"):  # docker's, podman's
             with contextlib.suppress(EngineError, Stopped, ValueError):
                 answer = engine.ask("info", "--format", form, limit=ASK_LIMIT)
-                if answer.code == 0:
+                if answer.returncode == 0:
                     return max(int(answer.stdout), 1)
         return os.cpu_count() or 1
 
