@@ -1552,31 +1552,27 @@ class Engine:
             raise EngineError(f"docker {arguments[0]} gave no answer within {limit:.0f} s")
         answer = Answer((self.program, *arguments), code, stdout.text(), stderr.text())
         if code != 0 and SAYS_NO_ENGINE.search(answer.stderr) and FROM_THE_ENGINE not in answer.stderr:
-            words = shown(last_line(answer.stderr), 300)
-            raise EngineError(f"no docker engine answers ({words}). {_ENGINE_HINT}")
+            raise _no_engine(answer.stderr)
         return answer
 
     def ask_json(self, *arguments: str) -> dict[str, Any]:
         """Return the JSON object that a docker command prints, {} where it prints none."""
-        try:
-            value = json.loads(self.ask(*arguments).stdout)
-        except ValueError:
-            return {}
-        return value if isinstance(value, dict) else {}
+        return _json_object(self.ask(*arguments).stdout)
 
     def connect(self, wait: float) -> None:
         """Learn what answers; raise EngineError where nothing does within `wait` seconds."""
         deadline = time.monotonic() + wait
         while True:
             try:
-                versions = self.ask_json("version", "--format", "{{json .}}")
+                answer = self.ask("version", "--format", "{{json .}}")
+                versions = _json_object(answer.stdout)
                 client = versions.get("Client") or {}
                 server = versions.get("Server") or client
-                if server:
+                if answer.returncode == 0 and server:
                     break
                 if self._context and self.ask("context", "inspect", self._context).returncode != 0:
                     raise UsageError(f"docker has no context '{shown(self._context)}' (`docker context ls`)")
-                raise EngineError(f"no docker engine answers. {_ENGINE_HINT}")  # noqa: TRY301 - tried again
+                raise _no_engine(answer.stderr)
             except EngineError as error:
                 if time.monotonic() >= deadline or isinstance(error, UsageError):
                     raise
@@ -1591,10 +1587,8 @@ class Engine:
         """Learn what the engine has, and name this run, which may take `lifetime` seconds."""
         info = self.ask_json("info", "--format", "{{json .}}")
         host = info.get("host") or {}  # podman's
-        self.cpus, self.memory = (
-            info.get("NCPU") or host.get("cpus"),
-            info.get("MemTotal") or host.get("memTotal"),
-        )
+        self.cpus = info.get("NCPU") or host.get("cpus")
+        self.memory = info.get("MemTotal") or host.get("memTotal")
         # A rootless podman without cgroups starts nothing that has a limit (containers/crun#160).
         if info.get("PidsLimit") is False or "pids" not in host.get("cgroupControllers", ["pids"]):
             self.cannot = ("pids-limit",)
@@ -1793,7 +1787,7 @@ class Ladder:
                 raise UsageError(f"docker refuses the build context: {shown(log.last_word, 300)}")
 
     def _ask_docker_hub(self) -> None:
-        """Raise EngineError ("registry") where Docker Hub does not say that it lacks a name that cannot be."""
+        """Raise EngineError ("registry") where Docker Hub does not say that it lacks an impossible name."""
         name = f"docker.io/library/{REPOSITORY}-asks-{os.urandom(6).hex()}:latest"
         stderr = self._engine.ask("pull", name, limit=PULL_LIMIT).stderr
         if not SAYS_NO_SUCH_IMAGE.search(stderr):
@@ -1930,7 +1924,7 @@ class Builder:
                 outcome, self._log = failures[0]
                 break
             failures.append((outcome, log))
-            if log.is_final:
+            if not isinstance(outcome, EngineError) and log.is_final:
                 break
         if isinstance(outcome, EngineError):
             raise outcome
@@ -2152,6 +2146,20 @@ class Docker:
         return run
 
 
+def _no_engine(stderr: str) -> EngineError:
+    """Return the error that says that no engine answers, docker's own words, and what to do."""
+    return EngineError(f"no docker engine answers ({shown(last_line(stderr), 300)}). {_ENGINE_HINT}")
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object that docker printed, {} where it is none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def _of_docker(stderr: str) -> str:
     """Return docker's own lines of what stood on stderr before a container began, else the last."""
     lines = [line for line in stderr.splitlines() if line.startswith(("docker:", "Error:"))]
@@ -2159,7 +2167,7 @@ def _of_docker(stderr: str) -> str:
 
 
 def _sees_no_folder(log: BuildLog) -> bool:
-    """Whether docker, as one from a snap, sees no temporary folders, so that nothing is known of the engine."""
+    """Whether docker (one from a snap) sees no temporary folders: nothing is known of the engine then."""
     return not log.builder and bool(SAYS_NO_FOLDER.search(log.last_word))
 
 
@@ -2206,7 +2214,7 @@ def _start_time(pid: int) -> str:
     return ""  # it only hides (proc(5), hidepid)
 
 
-def _is_dead(run: Any, now: float) -> bool:
+def _is_dead(run: re.Match[str], now: float) -> bool:
     """Tell whether a run is over: by its process on the same host, else by the engine's clock."""
     boot, space, *_ = _owner()
     if boot and (run["boot"], run["space"]) == (boot, space) and run["pid"]:
