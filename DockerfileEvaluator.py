@@ -2139,6 +2139,7 @@ class Docker:
         self.ladder.ask_engine()
         self.ladder.ask_run_options()
         said = " ".join((str(seen.state.get("Error") or "") or _of_docker(seen.stderr.text())).split())
+        said = re.sub(".*(Error response from daemon|unable to start container process): ", "", said)
         options = " ".join(self._options["run"])
         what = f"the image cannot be started{f' with {shown(options)}' if options else ''}"
         run = Run(FAILED, f"{what}: {shown(said, 400) or f'docker did not do so in {START_LIMIT:.0f} s'}")
