@@ -963,7 +963,9 @@ SAYS_BAD_TEXT = re.compile("parse error")
 _NOT_OF_A_REGISTRY = re.compile(
     r"^(COPY|ADD) failed|(returned a non-zero code: |exit code: |exit status )\d+\W*$"
 )
-SAYS_NO_SOURCE = re.compile("(COPY|ADD) failed|not found|no source files|no such file|checksum|cache key")
+SAYS_NO_SOURCE = re.compile(
+    "not found|no source files|no such file|does not exist|forbidden path|checksum|cache key"
+)
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
 KILLED = ("137", "143")  # exit codes of a RUN that somebody killed: an engine that ends, a lack of memory
 
@@ -980,7 +982,7 @@ _STEP = r"(?P<n>\d{1,6})/(?P<of>\d{1,6})"
 BUILDERS = {
     "buildkit": (
         re.compile(r"#\d+ "),
-        re.compile(rf"#(?P<vertex>\d+) (\[([^\] ]+ +)?({_STEP}|[^\]]*)\] |(?=FROM|resolve i))(?P<title>.*)"),
+        re.compile(rf"#(?P<vertex>[1-9]\d*) (?P<place>\[([^\] ]+ +)?({_STEP}|[^\]]*)\] )?(?P<title>.*)"),
     ),
     "legacy": (
         re.compile("Sending build context to Docker daemon|Step 1/"),
@@ -1411,7 +1413,7 @@ class BuildLog:
     @property
     def misses_source(self) -> bool:
         """Whether a COPY or ADD did not find what it was to take from the context."""
-        is_copy = re.match("(COPY|ADD) (?!.*--from=)", self.failed_step.titles[0])
+        is_copy = re.match("(COPY|ADD) (?!.*(--from=|://))", self.failed_step.titles[0])
         return bool(is_copy and SAYS_NO_SOURCE.search(self.last_word))
 
     @property
@@ -1467,19 +1469,21 @@ class BuildLog:
         if stream == "stderr" and not _NO_REASON.match(line):
             self._said.append(line.strip())
         begins = BUILDERS[self.builder][1].match(line) if self.builder else None
-        of_buildkit = re.match(r"#(\d+) (ERROR: )?", line) if self.builder == "buildkit" else None
-        step = self._steps.get(of_buildkit[1] if of_buildkit else "")
+        name = begins["vertex"] if begins and self.builder == "buildkit" else ""
+        if begins and name in self._steps and name and not begins["place"]:  # a line of a step that is known
+            begins = None
+        step = self._steps.get(name)
         if begins:
-            self._begin_step(begins)
-        elif step and of_buildkit and of_buildkit[2]:
-            self._failed.append(of_buildkit[1])
+            self._begin_step(name, begins)
+        elif step and name and line.startswith(f"#{name} ERROR: "):
+            self._failed.append(name)
         elif step and not _OF_THE_BUILDER.match(line) and not SAYS_RUN_FAILED.search(line):
             step.output.feed(f"{line}\n".encode())
         self._kept.feed(f"{line}\n".encode())
         self._watch(line, bool(begins))
 
-    def _begin_step(self, begins: Any) -> None:
-        name, title = begins.groupdict().get("vertex", ""), begins["title"]
+    def _begin_step(self, name: str, begins: re.Match[str]) -> None:
+        title = begins["title"]
         if name and name in self._steps:  # BuildKit repeats the title of a step that goes on
             self._steps[name].titles.append(title)
             return
@@ -1789,7 +1793,10 @@ class Ladder:
     def _ask_docker_hub(self) -> None:
         """Raise EngineError ("registry") where Docker Hub does not say that it lacks an impossible name."""
         name = f"docker.io/library/{REPOSITORY}-asks-{os.urandom(6).hex()}:latest"
-        stderr = self._engine.ask("pull", name, limit=PULL_LIMIT).stderr
+        try:
+            stderr = self._engine.ask("pull", name, limit=PULL_LIMIT).stderr
+        except EngineError as error:  # no answer; the engine itself has just passed
+            stderr = str(error)
         if not SAYS_NO_SUCH_IMAGE.search(stderr):
             raise EngineError(f"Docker Hub is out of reach: {shown(last_line(stderr), 300)}", "registry")
 
@@ -1889,7 +1896,9 @@ class Builder:
         fields = {"id": "ID" if self._engine.is_podman else "Id", "size": "Size"}
         fields.update(env="Config.Env", layers="RootFS.Layers")  # not all: labels can be many
         form = ", ".join(f'"{key}": {{{{json .{field}}}}}' for key, field in fields.items())
-        return self._engine.ask_json("image", "inspect", "--format", f"{{{form}}}", self._engine.tag)
+        answer = self._engine.ask("image", "inspect", "--format", f"{{{form}}}", self._engine.tag)
+        # An Env of megabytes is cut, and then nothing is told of an image that is there all the same.
+        return {} if answer.returncode else {"id": None, **_json_object(answer.stdout)}
 
     def make_sure_of_image(self) -> None:
         """Build an image that is gone once more; raise EngineError where that fails."""
@@ -2104,7 +2113,7 @@ class Docker:
 
     def _judged(self, seen: Transcript, *, retry: bool) -> Run:
         """Say what a container proves; where it proves nothing, that it is in doubt, or why that is so."""
-        if seen.stood_still and not retry:
+        if seen.over and seen.stood_still and not retry:
             return Run(IN_DOUBT, "the clock stood still")
         if seen.over == "check":
             why = f"timed out: no end within {seen.timeout:g} s; the container was killed"
@@ -2113,26 +2122,25 @@ class Docker:
             return Run(FINISHED, "", seen.code, seen.found(), seen.output(), seen.seconds)
         if not retry:
             return Run(IN_DOUBT, seen.amiss)
-        if _was_started(seen.state):
-            return Run(FAILED, self._why_no_proof(seen), output=seen.output(), seconds=seen.seconds)
-        if seen.begins:
-            raise EngineError("the container is gone from the engine: somebody removed it")
-        return self._why_not_started(seen)
-
-    def _why_no_proof(self, seen: Transcript) -> str:
-        """Say what a started container did amiss; raise EngineError where the connection was lost."""
-        state, code = seen.state, seen.code
-        if code is not None and (code < 0 or state.get("Running") or state.get("ExitCode") != code):
+        was_started, code = _was_started(seen.state), seen.code
+        is_other = was_started and (seen.state.get("Running") or seen.state.get("ExitCode") != code)
+        if code is not None and (code < 0 or is_other):
             raise EngineError(
                 "the connection to the docker engine was lost, or the docker program was killed"
             )
+        if was_started:
+            return Run(FAILED, self._why_no_proof(seen), output=seen.output(), seconds=seen.seconds)
+        return self._why_not_started(seen)
+
+    def _why_no_proof(self, seen: Transcript) -> str:
+        """Say what a container that was started did amiss."""
         why = {
             "start": f"the image's /bin/sh was started, but did not begin the check for {START_LIMIT:.0f} s",
             "end": f"the image's /bin/sh went on for {END_LIMIT:.0f} s after the end of the check",
-        }.get(seen.over, f"no proof that the check ran to its end: {seen.amiss} (exit code {code})")
+        }.get(seen.over, f"no proof that the check ran to its end: {seen.amiss} (exit code {seen.code})")
         if not seen.begins and not seen.over:
-            why = f"the image's /bin/sh ended without running the check (exit code {code})"
-        return f"{why}; the container ran out of memory" if state.get("OOMKilled") else why
+            why = f"the image's /bin/sh ended without running the check (exit code {seen.code})"
+        return f"{why}; the container ran out of memory" if seen.state.get("OOMKilled") else why
 
     def _why_not_started(self, seen: Transcript) -> Run:
         """Climb the ladder; where it ends at the image, remember that unless a container of it has begun."""
@@ -2142,6 +2150,8 @@ class Docker:
         said = re.sub(".*(Error response from daemon|unable to start container process): ", "", said)
         options = " ".join(self._options["run"])
         what = f"the image cannot be started{f' with {shown(options)}' if options else ''}"
+        if seen.begins:
+            what, said = "no proof that the check ran to its end", "the engine knows nothing of the container"
         run = Run(FAILED, f"{what}: {shown(said, 400) or f'docker did not do so in {START_LIMIT:.0f} s'}")
         self._unstartable = None if self._has_begun else run
         return run
@@ -2415,8 +2425,9 @@ def write_file(path: str, text: str) -> None:
     In place where it cannot be replaced (a bind mount, somebody else's file in a sticky folder);
     to a pipe or device it is appended.
     """
-    data, target, stream = text.encode(errors="backslashreplace"), os.path.realpath(path), _stream(path)
+    data = text.encode(errors="backslashreplace")
     try:
+        target, stream = os.path.realpath(path), _stream(path)
         if stream is not None:
             with open(stream, "ab", closefd=isinstance(stream, str)) as file:
                 file.write(data)
