@@ -142,7 +142,7 @@ def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile
         {**TRUE, "id": "next"},
     ]
     path = dockerfile("FROM busybox:stable")
-    report = de.Evaluation(path, "r", rubric(*tests), events=Listener()).run()
+    report = de.Evaluation(de.Options(path, "r", rubric(*tests)), events=Listener()).run()
     assert [row["status"] for row in report["test_results"]] == ["timeout", "timeout", "passed"]
     for name in ("stubborn", "flood"):
         # Two seconds after its limit at most; the container's start counts before the limit.
