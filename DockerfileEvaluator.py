@@ -55,7 +55,19 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Sequence, TextIO, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Sequence,
+    TextIO,
+    TypeVar,
+)
 
 __version__ = "1.1.0"
 __all__ = ["EvaluationError", "evaluate", "main"]
@@ -960,6 +972,7 @@ SAYS_NO_SUCH_IMAGE = re.compile(
     "(?<!permission )denied|does not exist|manifest unknown|not found|unauthorized"
 )
 SAYS_BAD_TEXT = re.compile("parse error")
+SAYS_CUT = re.compile("unexpected EOF$|error during connect|failed to receive status: rpc error")
 _NOT_OF_A_REGISTRY = re.compile(
     r"^(COPY|ADD) failed|(returned a non-zero code: |exit code: |exit status )\d+\W*$"
 )
@@ -1425,6 +1438,12 @@ class BuildLog:
         return self.misses_source or bool(SAYS_BAD_TEXT.search(self.last_word))
 
     @property
+    def is_cut(self) -> bool:
+        """Whether docker lost its connection in a RUN, of which it else says how it ended, or cannot begin."""
+        is_run = not self._failed and self.failed_step.titles[0].startswith("RUN ")
+        return is_run and bool(SAYS_CUT.match(self.last_word))
+
+    @property
     def asks_registry(self) -> bool:
         """Whether all that failed asks a registry, and that did not say that it has no such image.
 
@@ -1871,6 +1890,11 @@ class Builder:
                 self._ladder.after_build(code, self._log, context)
             if code is None:
                 kind, message = "build_timeout", f"the build took over {limit:g} s and was stopped"
+            elif code != 0 and self._log.is_cut:
+                kind, message = (
+                    "engine",
+                    f"the connection was cut in every build: {self._log.last_word[:200]}",
+                )
             elif code != 0:
                 kind, message = "build", self._log.message(context)
             elif not self.image():
@@ -3144,8 +3168,15 @@ class Screen(Events):
             return 80
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if re.search("-option: expected one argument", message):
+            message += "; a word that begins with - needs an equals sign: --run-option=--memory=2g"
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="DockerfileEvaluator",
         description="Build a Dockerfile, test the image against a JSON rubric, write a JSON report.",
         epilog="Exit codes: 0 all tests passed; 1 a test did not pass, the build failed or the "

@@ -409,11 +409,12 @@ def test_the_connection_is_cut_during_a_test(proxy, legacy, evaluate, times, sta
     assert outcome(report) == ("engine" if status == "error" else "passed")
 
 
-def test_the_connection_is_cut_once_in_the_build(proxy, builder, evaluate):
+@pytest.mark.parametrize(("times", "expected"), [(1, "passed"), (100, "engine")])
+def test_the_connection_is_cut_in_the_build(proxy, builder, evaluate, times, expected):
     sleep = Sleep(3)
-    with sleep.harmed(proxy.cut):
+    with sleep.harmed(proxy.cut, times=times):
         report = evaluate(["FROM busybox:stable", f"RUN {sleep.command}"], TRUE)
-    assert outcome(report) == "passed"
+    assert outcome(report) == expected
 
 
 def kill_docker(command):
