@@ -174,40 +174,67 @@ def last_line(text: str) -> str:
     return lines[-1].strip() if lines else ""
 
 
-# What stands at the end of an output and says nothing of the cause.
+# Lines that say nothing of the cause. npm and Maven put their mark before what others print, too.
 _NOISE = re.compile(
     r"""
-      Node\.js\ v\d                                  # Node's last line after every uncaught error
-    | \s+(at\s|\.\.\.\ \d+\ more)                    # a frame of a stack trace: Node, Java
-    | \s*\d*\s*\|\s                                 # a line of source, or a mark below it: gcc, rustc
-    | make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving|Entering)
-    | (error:\ )?(could\ not\ compile|aborting\ due\ to)   # cargo, rustc: the error stands above
-    | (collect2:\ )?error:\ ld\ returned             # gcc: the linker's own error stands above
-    | npm\ (ERR!|error)(\s*$|\s\s|\ (A\ complete|To\ see|enoent\ (This|$)|errno|syscall|path|cwd|code\ ))
-    | \[ERROR\]\s*($|\[Help|->\ |To\ see|Re-run|For\ more|After\ correcting)   # Maven
-    | =+\ .*\ in\ [\d.]+s.*=$                        # pytest: === 1 failed in 0.12s ===
-    | (npm\ )?warn(ing)?\b | For\ more\ information
+    npm\ (ERR!|error)(\s*$|\s\s|\ (errno|syscall|path|file|cwd|command|spawn|exited|Exit\ st|code\ (\d+|ELIF)
+      |Failed\ at|Test\ f|This\ is|\S+@\S+\ \w+:|A\ complete|For\ a\ f|/|To\ see|Run\ "|enoent\ (This|$)
+      |JSON.*(Failed|Note)|While\ res|Found:|Could\ not\ res|node_modules/))     # fields, advice, ERESOLVE
+    | (npm\ (ERR!|error)\ |\[ERROR\]\ )?(
+        \s+(at\s|\.\.\.\ \d+\ more)                  # a frame of a stack trace: Node, Java
+      | \s*\d*\s*\|\s | \W+$                         # a line of source, or a mark below it: gcc, rustc, javac
+      | g?make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving|Entering) | ninja:\ build\ stopped
+      | \s*(collect2:\ )?error:\ ld\ returned | \s*\d+\ errors?$     # gcc and javac: their errors stand above
+      | gyp\ (?!ERR!\ stack\ \w*Error:\ (?!`make`))  # node-gyp: all but its own error
+      | ->\ |\[Help|To\ see|Re-run|For\ more\ info|After\ corr|\ +mvn\ <|Please\ refer|Tests\ run:|COMPILATION
+      | \s+(symbol|location):\s | .*There\ are\ test\ failures)      # Maven
+    | \[INFO\] | \[ERROR\]\s*$ | (npm\ |CMake\ |\[)?warn(ing)?\b | \s*(note|hint):
+    | Node\.js\ v\d | Emitted\ 'error' | \s+(opensslErrorStack|reason): | \s*'error:\d          # Node
+    | (error:\ )?(could\ not\ compile|aborting\ due|test\ failed,|As\ a\ rem) | test\ result:   # cargo, rustc
+    | FAIL(\t|$) | FAILED\ \( | =+\ .*\ in\ [\d.]+s.*=$                                         # go, Python
+    | CMake\ (Error\ at|Error:\ CMAKE|Generate) | \s+A\ required\ package\ | Use\ "--rerun      # CMake, ctest
+    | BUILD\ FAILED | FAILURE: | (>\ Task\ )?:\S+\ FAILED | \s*FAILED$ | Execution\ failed\ for # Gradle
+    | >\ (Compilation\ failed;|There\ were\ failing) | \d+\ tests?\ completed                   # Gradle
+    | E:\ (Sub-process|Unable\ to\ correct|Unmet|Some\ index) | W:\ | debconf: | invoke-rc\.d:  # apt
+    | \s*(\xd7|error:\ ((subprocess|metadata|failed|legacy)-|command\ (?!'\S+'\ failed:)))      # pip
+    | \s*(ERROR:\ )?(Failed\ (to\ )?build|Could\ not\ build|Command\ err|Resolution) | .*status\ 'error'$
+    | Solving\ e|(Conda\w+:\ Pip\ )?failed$|An\ HTTP|The\ env|(\w+\s+)?(libmamba\ |Could\ not\ solve)  # conda
+    | (error|\s*ELIFECYCLE)\s+Command\ failed | This\ error\ happened | info\ Visit             # yarn, pnpm
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _READS_LIKE_AN_ERROR = re.compile(
     r"""
-      ^(E:|E\s{3}|FAILED|FAIL|panic:)                # apt, pytest, go
-    | ^\s*[\w.]*(Error|Exception|Exit)(\ \[\w+\])?:  # Python, Node, Java: ImportError: …
-    | ^(Exception\ in\ thread|Caused\ by:)           # Java
-    | \b(fatal|error|failed|failure|cannot|can't|unable\ to)\b | \[ERROR\] | npm\ ERR!
-    | \b(not\ found|no\ such|no\ rule|undefined\ reference|permission\ denied|refused)\b
+      ^(E:|E\s{3}|(---\ )?FAIL(ED)?\b|panic:|Exception\ in\ thread|Caused\ by:)  # apt, pytest, go, Java
+    | ^npm\ (ERR!|error)\ code                       # npm's mark alone is no error: its advice has it, too
+    | ^\s*[\w.]*(Error|Exception|Exit|NotFound)(\ \[\w+\])?:  # Python, Node, Java, conda: ImportError: …
+    | (?<![-/.\w])(?<!npm\ )(fatal|error|failed|failure)(?![-/\w]|\.\w)  # no flag, no path: src/error.rs
+    | \b(cannot|can't|couldn't|could\ not|unable\ to|not\ found|no\ such|no\ rule|no\ matching|no\ required)\b
+    | \b(undefined\ reference|permission\ denied|refused|unsupported|not\ compatible|panicked|unmet\ dep\w+)\b
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+# Where Gradle and CMake tell the cause.
+_CAUSE = re.compile(r"(?ms)^(?:\* What went|CMake Error)[^\n]*:[ ]*\n(.*?)(?=^\* Try|^Call St|^-- Conf|\Z)")
 
 
 def telling_line(text: str) -> str:
-    """Return the line that a person would quote: the last that reads like an error, else the last."""
-    lines = [line[:500] for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not _NOISE.match(line)] or lines
-    errors = [line for line in lines if _READS_LIKE_AN_ERROR.search(line)]
-    return (errors or lines or [""])[-1].strip()
+    """Return what a person would quote: the last line that reads like an error, else the last line.
+
+    What a tool calls the cause comes first, what stands above that only where it tells nothing.
+    A line that only introduces the next one is quoted with it.
+    """
+    parts = [re.sub(r"\x1b\[[\d;]*[mK]", "", text)]  # without colors
+    for cause in _CAUSE.finditer(parts[0]):
+        parts = [cause[1], cause.string[: cause.start()]]
+    lines = [[line[:500] for line in part.splitlines() if line.strip()] for part in parts]
+    useful = ([line for line in part if not _NOISE.match(line)] for part in lines)
+    told = next(filter(None, useful), lines[-1])
+    errors = [at for at, line in enumerate(told) if _READS_LIKE_AN_ERROR.search(line)]
+    quote, *more = [line.strip() for line in told[errors[-1] if errors else -1 :]] or [""]
+    if more and re.search(r":$|ERESOLVE|^npm (ERR!|error) code|^--- FAIL", quote):
+        quote = f"{quote.rstrip(':')}: {re.sub('^(npm (ERR!|error)|.ERROR.) +', '', more[0])}"
+    return re.sub(r"(Failed to execute goal) \S+ \(\S+\)", r"\1 …", quote)  # Maven: the cause stands behind
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
