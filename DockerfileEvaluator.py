@@ -177,28 +177,25 @@ def last_line(text: str) -> str:
 # Lines that say nothing of the cause. npm and Maven put their mark before what others print, too.
 _NOISE = re.compile(
     r"""
-    npm\ (ERR!|error)(\s*$|\s\s|\ (errno|syscall|path|file|cwd|command|spawn|exited|Exit\ st|code\ (\d+|ELIF)
-      |Failed\ at|Test\ f|This\ is|\S+@\S+\ \w+:|A\ complete|For\ a\ f|/|To\ see|Run\ "|enoent\ (This|$)
-      |JSON.*(Failed|Note)|While\ res|Found:|Could\ not\ res|node_modules/))     # fields, advice, ERESOLVE
-    | (npm\ (ERR!|error)\ |\[ERROR\]\ )?(
-        \s+(at\s|\.\.\.\ \d+\ more)                  # a frame of a stack trace: Node, Java
-      | \s*\d*\s*\|\s | \W+$                         # a line of source, or a mark below it: gcc, rustc, javac
-      | g?make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving|Entering) | ninja:\ build\ stopped
+    npm\ (ERR!|error)(\s*$|\s\s|\ (errno|path|command|exited|Exit\ st|code\ (\d+|ELIF)|\S+@\S+\ \w+:
+      |Test\ f|Failed\ at|This\ is|A\ complete|JSON.*Failed|While\ res|Found:|Could\ not\ res|node_modules/))
+    | (npm\ (ERR!|error)\ |\[ERROR\]\ ?)?(
+        \W*$ | \s*\d*\s*\|\s | \s+at\s               # a rule, a line of source, a frame of a stack trace
+      | \s*g?make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving) | ninja:\ build\ stopped
       | \s*(collect2:\ )?error:\ ld\ returned | \s*\d+\ errors?$     # gcc and javac: their errors stand above
       | gyp\ (?!ERR!\ stack\ \w*Error:\ (?!`make`))  # node-gyp: all but its own error
-      | ->\ |\[Help|To\ see|Re-run|For\ more\ info|After\ corr|\ +mvn\ <|Please\ refer|Tests\ run:|COMPILATION
+      | ->\ |\[Help|To\ see|Re-run|For\ more\ info|After\ correcting|\ +mvn\ <|Please\ refer|Tests\ run:
       | \s+(symbol|location):\s | .*There\ are\ test\ failures)      # Maven
-    | \[INFO\] | \[ERROR\]\s*$ | (npm\ |CMake\ |\[)?warn(ing)?\b | \s*(note|hint):
-    | Node\.js\ v\d | Emitted\ 'error' | \s+(opensslErrorStack|reason): | \s*'error:\d          # Node
+    | \[INFO\] | (npm\ |CMake\ |\[)?warn(ing)?\b | \s*(note|hint):
+    | Node\.js\ v\d | Emitted\ 'error' | \(Use\ `node | \s+(opensslErrorStack|reason): | \s*'error:\d  # Node
     | (error:\ )?(could\ not\ compile|aborting\ due|test\ failed,|As\ a\ rem) | test\ result:   # cargo, rustc
     | FAIL(\t|$) | FAILED\ \( | =+\ .*\ in\ [\d.]+s.*=$                                         # go, Python
-    | CMake\ (Error\ at|Error:\ CMAKE|Generate) | \s+A\ required\ package\ | Use\ "--rerun      # CMake, ctest
-    | BUILD\ FAILED | FAILURE: | (>\ Task\ )?:\S+\ FAILED | \s*FAILED$ | Execution\ failed\ for # Gradle
-    | >\ (Compilation\ failed;|There\ were\ failing) | \d+\ tests?\ completed                   # Gradle
-    | E:\ (Sub-process|Unable\ to\ correct|Unmet|Some\ index) | W:\ | debconf: | invoke-rc\.d:  # apt
-    | \s*(\xd7|error:\ ((subprocess|metadata|failed|legacy)-|command\ (?!'\S+'\ failed:)))      # pip
-    | \s*(ERROR:\ )?(Failed\ (to\ )?build|Could\ not\ build|Command\ err|Resolution) | .*status\ 'error'$
-    | Solving\ e|(Conda\w+:\ Pip\ )?failed$|An\ HTTP|The\ env|(\w+\s+)?(libmamba\ |Could\ not\ solve)  # conda
+    | CMake\ (Error\ at|Generate) | \s+A\ required\ package\ was | Use\ "--rerun                # CMake, ctest
+    | BUILD\ FAILED | FAILURE: | :\S+\ FAILED | \s*FAILED$ | Execution\ failed\ for # Gradle
+    | \s*>\ (Compilation|There\ were|A\ failure\ occ) | A\ problem\ occ | \d+\ tests?\ completed
+    | E:\ (Sub-process|Unable\ to\ correct|Unmet|Some\ index) | W:\ | debconf: | invoke-rc\.d:        # apt
+    | \s*(\xd7|Failed\ to\ b|error:\ ((?!ext)\w+-\w+-|Failed\ b|Could\ not\ b|Res|command\ (?!\S+\ failed:)))
+    | (Conda\w+:\ Pip\ )?failed$ | An\ HTTP | The\ env | (\w+\s+)?(libmamba\ |Could\ not\ solve)  # pip, conda
     | (error|\s*ELIFECYCLE)\s+Command\ failed | This\ error\ happened | info\ Visit             # yarn, pnpm
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -206,32 +203,34 @@ _NOISE = re.compile(
 _READS_LIKE_AN_ERROR = re.compile(
     r"""
       ^(E:|E\s{3}|(---\ )?FAIL(ED)?\b|panic:|Exception\ in\ thread|Caused\ by:)  # apt, pytest, go, Java
-    | ^npm\ (ERR!|error)\ code                       # npm's mark alone is no error: its advice has it, too
-    | ^\s*[\w.]*(Error|Exception|Exit|NotFound)(\ \[\w+\])?:  # Python, Node, Java, conda: ImportError: …
+    | ^npm\ (ERR!|error)\ code                       # the mark alone is no error: npm's advice has it, too
+    | ^[\w.]*(Error|Exception|Exit|NotFound)(\ \[\w+\])?:  # Python, Node, Java, conda: ImportError: …
     | (?<![-/.\w])(?<!npm\ )(fatal|error|failed|failure)(?![-/\w]|\.\w)  # no flag, no path: src/error.rs
-    | \b(cannot|can't|couldn't|could\ not|unable\ to|not\ found|no\ such|no\ rule|no\ matching|no\ required)\b
+    | \b(cannot|can't|could\ not|unable\ to|not\ found|no\ such|no\ rule|no\ matching|no\ required)\b
     | \b(undefined\ reference|permission\ denied|refused|unsupported|not\ compatible|panicked|unmet\ dep\w+)\b
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# Where Gradle and CMake tell the cause.
 _CAUSE = re.compile(r"(?ms)^(?:\* What went|CMake Error)[^\n]*:[ ]*\n(.*?)(?=^\* Try|^Call St|^-- Conf|\Z)")
+
+
+def _without_noise(text: str) -> list[str]:
+    lines = (line[:500] for line in text.splitlines())
+    return [line.strip() for line in lines if not _NOISE.match(line)]
 
 
 def telling_line(text: str) -> str:
     """Return what a person would quote: the last line that reads like an error, else the last line.
 
-    What a tool calls the cause comes first, what stands above that only where it tells nothing.
-    A line that only introduces the next one is quoted with it.
+    What Gradle and CMake call the cause comes first. A line that introduces the next is quoted with it.
     """
-    parts = [re.sub(r"\x1b\[[\d;]*[mK]", "", text)]  # without colors
-    for cause in _CAUSE.finditer(parts[0]):
-        parts = [cause[1], cause.string[: cause.start()]]
-    lines = [[line[:500] for line in part.splitlines() if line.strip()] for part in parts]
-    useful = ([line for line in part if not _NOISE.match(line)] for part in lines)
-    told = next(filter(None, useful), lines[-1])
+    text = re.sub(r"\x1b\[[\d;]*[mK]", "", text)  # without colors
+    told, default = _without_noise(text) or text.strip().splitlines() or [""], -1
+    for cause in [*_CAUSE.finditer(text)][-1:]:
+        above = [line for line in _without_noise(text[: cause.start()]) if _READS_LIKE_AN_ERROR.search(line)]
+        told, default = _without_noise(cause[1]) or above or cause[1].split("\n")[:1], 0
     errors = [at for at, line in enumerate(told) if _READS_LIKE_AN_ERROR.search(line)]
-    quote, *more = [line.strip() for line in told[errors[-1] if errors else -1 :]] or [""]
+    quote, *more = told[errors[-1] if errors else default :]
     if more and re.search(r":$|ERESOLVE|^npm (ERR!|error) code|^--- FAIL", quote):
         quote = f"{quote.rstrip(':')}: {re.sub('^(npm (ERR!|error)|.ERROR.) +', '', more[0])}"
     return re.sub(r"(Failed to execute goal) \S+ \(\S+\)", r"\1 …", quote)  # Maven: the cause stands behind

@@ -117,22 +117,6 @@ npm error A complete log of this run can be found in: /root/.npm/_logs/2024-05-0
 """,
         "sh: 1: husky: not found",
     ),
-    "npm 8 install, husky": (
-        """\
-> app@1.0.0 prepare
-> husky install
-
-sh: 1: husky: not found
-npm ERR! code 127
-npm ERR! path /app
-npm ERR! command failed
-npm ERR! command sh -c -- husky install
-
-npm ERR! A complete log of this run can be found in:
-npm ERR!     /root/.npm/_logs/2024-05-01T10_00_00_000Z-debug-0.log
-""",
-        "sh: 1: husky: not found",
-    ),
     "npm 6 run, no such tool": (
         """\
 > app@1.0.0 build /app
@@ -197,6 +181,26 @@ npm ERR!     /root/.npm/_logs/2024-05-01T10_00_00_000Z-debug.log
 """,
         "> node build.js",
     ),
+    "npm 6 run, its own words": (
+        """\
+> app@1.0.0 build /app
+> echo Oops; exit 3
+
+Oops
+npm ERR! code ELIFECYCLE
+npm ERR! errno 3
+npm ERR! app@1.0.0 build: `echo Oops; exit 3`
+npm ERR! Exit status 3
+npm ERR!\x20
+npm ERR! Failed at the app@1.0.0 build script.
+npm ERR! This is probably not a problem with npm. There is likely additional logging output above.
+npm WARN Local package.json exists, but node_modules missing, did you mean to install?
+
+npm ERR! A complete log of this run can be found in:
+npm ERR!     /root/.npm/_logs/2024-05-01T10_00_00_000Z-debug.log
+""",
+        "Oops",
+    ),
     "npm 10 run, no such script": (
         """\
 npm error Missing script: "nosuch"
@@ -207,14 +211,15 @@ npm error A complete log of this run can be found in: /root/.npm/_logs/2024-05-0
 """,
         'npm error Missing script: "nosuch"',
     ),
-    "npm 6 run, no such script": (
+    "npm 6 test, no test": (
         """\
-npm ERR! missing script: nosuch
+> app@1.0.0 test /app
+> echo "Error: no test specified" && exit 1
 
-npm ERR! A complete log of this run can be found in:
-npm ERR!     /root/.npm/_logs/2024-05-01T10_00_00_000Z-debug.log
+Error: no test specified
+npm ERR! Test failed.  See above for more details.
 """,
-        "npm ERR! missing script: nosuch",
+        "Error: no test specified",
     ),
     "npm 11 install, no such package": (
         """\
@@ -262,6 +267,18 @@ npm error JSON.parse Note: package.json must be actual JSON, not just JavaScript
 npm error A complete log of this run can be found in: /root/.npm/_logs/2024-05-01T10_00_00_000Z-debug-0.log
 """,
         'npm error code EJSONPARSE: JSON.parse Expected double-quoted property name in JSON at position 14 while parsing "{\\"name\\":\\"app\\",}\\n"',
+    ),
+    "npm 10 install, Node too old": (
+        """\
+npm error code EBADENGINE
+npm error engine Unsupported engine
+npm error engine Not compatible with your version of node/npm: app@1.0.0
+npm error notsup Not compatible with your version of node/npm: app@1.0.0
+npm error notsup Required: {"node":">=99"}
+npm error notsup Actual:   {"npm":"10.9.9","node":"v20.20.2"}
+npm error A complete log of this run can be found in: /root/.npm/_logs/2024-05-01T10_00_00_000Z-debug-0.log
+""",
+        "npm error notsup Not compatible with your version of node/npm: app@1.0.0",
     ),
     "npm 10 install, no network": (
         """\
@@ -319,17 +336,52 @@ npm error A complete log of this run can be found in: /root/.npm/_logs/2024-05-0
 """,
         "npm error ../x.c:1:1: error: expected declaration specifiers or \u2018...\u2019 at end of input",
     ),
+    "npm 6 install, node-gyp": (
+        """\
+> dep@1.0.0 install /app/node_modules/dep
+> node-gyp rebuild
+
+gyp ERR! UNCAUGHT EXCEPTION\x20
+gyp ERR! stack TypeError: Cannot assign to read only property 'cflags' of object '#<Object>'
+gyp ERR! stack     at createConfigFile (/usr/lib/node_modules/npm/node_modules/node-gyp/lib/configure.js:118:21)
+gyp ERR! stack     at /usr/lib/node_modules/npm/node_modules/node-gyp/lib/configure.js:85:9
+gyp ERR! Node-gyp failed to build your package.
+gyp ERR! Try to update npm and/or node-gyp and if it does not help file an issue with the package author.
+
+npm ERR! code ELIFECYCLE
+npm ERR! errno 7
+npm ERR! dep@1.0.0 install: `node-gyp rebuild`
+npm ERR! Exit status 7
+npm ERR!\x20
+npm ERR! Failed at the dep@1.0.0 install script.
+npm ERR! This is probably not a problem with npm. There is likely additional logging output above.
+
+npm ERR! A complete log of this run can be found in:
+npm ERR!     /root/.npm/_logs/2024-05-01T10_00_00_000Z-debug.log
+""",
+        "gyp ERR! stack TypeError: Cannot assign to read only property 'cflags' of object '#<Object>'",
+    ),
     "yarn": (
         """\
 yarn run v1.22.22
-$ tsc -p .
-/bin/sh: 1: tsc: not found
-error Command failed with exit code 127.
+$ echo Oops; exit 3
+Oops
+error Command failed with exit code 3.
 info Visit https://yarnpkg.com/en/docs/cli/run for documentation about this command.
 """,
-        "/bin/sh: 1: tsc: not found",
+        "Oops",
     ),
-    "pnpm": (
+    "pnpm, script": (
+        """\
+> app@1.0.0 build /app
+> tsc -p .
+
+sh: 1: tsc: not found
+\u2009ELIFECYCLE\u2009 Command failed.
+""",
+        "sh: 1: tsc: not found",
+    ),
+    "pnpm, no such version": (
         """\
 \u2009ERR_PNPM_NO_MATCHING_VERSION\u2009 No matching version found for is-odd@99.0.0
 
@@ -377,6 +429,32 @@ Node.js v20.20.2
 """,
         "Error: connect ECONNREFUSED 127.0.0.1:1",
     ),
+    "node, error of another name": (
+        """\
+/app/a.js:2
+throw new Oops("db down")
+^
+
+Oops: db down
+    at Object.<anonymous> (/app/a.js:2:7)
+    at Module._compile (node:internal/modules/cjs/loader:1521:14)
+
+Node.js v20.20.2
+""",
+        "Oops: db down",
+    ),
+    "node, no error object": (
+        """\
+/app/a.js:1
+throw "db down"
+^
+db down
+(Use `node --trace-uncaught ...` to show where the exception was thrown)
+
+Node.js v20.20.2
+""",
+        "db down",
+    ),
     "node 18, OpenSSL": (
         """\
 Error: error:0308010C:digital envelope routines::unsupported
@@ -390,30 +468,6 @@ Error: error:0308010C:digital envelope routines::unsupported
 Node.js v18.20.4
 """,
         "Error: error:0308010C:digital envelope routines::unsupported",
-    ),
-    "gradle, compiler": (
-        """\
-:compileJava/app/src/main/java/App.java:1: error: cannot find symbol
-public class App { int x = y; }
-                           ^
-  symbol:   variable y
-  location: class App
-1 error
- FAILED
-
-FAILURE: Build failed with an exception.
-
-* What went wrong:
-Execution failed for task ':compileJava'.
-> Compilation failed; see the compiler error output for details.
-
-* Try:
-Run with --stacktrace option to get the stack trace. Run with --info or --debug option to get more log output.
-
-BUILD FAILED in 2s
-1 actionable task: 1 executed
-""",
-        ":compileJava/app/src/main/java/App.java:1: error: cannot find symbol",
     ),
     "gradle, dependency": (
         """\
@@ -524,44 +578,114 @@ BUILD FAILED in 3s
     "gradle, Java too new": (
         """\
 * What went wrong:
-Could not open cp_init generic class cache for initialization script '/x/y.gradle' (/home/runner).
+Could not open cp_init generic class cache for initialization script '/app/init.gradle' (/root/.gradle/caches/7.5.1).
 > BUG! exception in phase 'semantic analysis' in source unit '_BuildScript_' Unsupported class file major version 63
 
 * Try:
-x
+> Run with --scan to get full insights.
+
+BUILD FAILED in 3s
 """,
         "> BUG! exception in phase 'semantic analysis' in source unit '_BuildScript_' Unsupported class file major version 63",
     ),
-    "maven, compiler": (
+    "gradle 6, compiler": (
+        """\
+> Task :compileJava FAILED
+/app/src/main/java/App.java:76: error: cannot find symbol
+                        db = Storage.getInstance();
+                             ^
+  symbol:   variable Storage
+  location: class App
+1 error
+
+FAILURE: Build failed with an exception.
+
+* What went wrong:
+Execution failed for task ':compileJava'.
+> Compilation failed; see the compiler error output for details.
+
+* Try:
+Run with --stacktrace option to get the stack trace. Run with --info or --debug option to get more log output.
+
+BUILD FAILED in 21s
+1 actionable task: 1 executed
+""",
+        "/app/src/main/java/App.java:76: error: cannot find symbol",
+    ),
+    "gradle, Kotlin": (
+        """\
+> Task :compileKotlin FAILED
+e: file:///app/src/main/kotlin/Main.kt:3:13 Unresolved reference: nosuch
+
+FAILURE: Build failed with an exception.
+
+* What went wrong:
+Execution failed for task ':compileKotlin'.
+> A failure occurred while executing org.jetbrains.kotlin.compilerRunner.GradleCompilerRunnerWithWorkers$GradleKotlinCompilerWorkAction
+   > Compilation error. See log for more details
+
+* Try:
+> Run with --stacktrace option to get the stack trace.
+
+BUILD FAILED in 9s
+""",
+        "e: file:///app/src/main/kotlin/Main.kt:3:13 Unresolved reference: nosuch",
+    ),
+    "gradle too old": (
+        """\
+FAILURE: Build failed with an exception.
+
+* What went wrong:
+A problem occurred configuring project ':app'.
+> Minimum supported Gradle version is 7.5. Current version is 6.9.
+
+* Try:
+> Run with --stacktrace option to get the stack trace.
+
+BUILD FAILED in 1s
+""",
+        "> Minimum supported Gradle version is 7.5. Current version is 6.9.",
+    ),
+    "gradle, its advice cut off": (
+        """\
+FAILURE: Build failed with an exception.
+
+* What went wrong:
+Execution failed for task ':compileJava'.
+> Compilation failed; see the compiler error output for details.
+
+BUILD FAILED in 21s
+""",
+        "Execution failed for task ':compileJava'.",
+    ),
+    "maven, modules": (
         """\
 \x1b[0m[INFO] Scanning for projects...
-[INFO] Building app 1.0
-[ERROR] COMPILATION ERROR :\x20
-[ERROR] /app/src/main/java/App.java:[1,31] cannot find symbol
-  symbol:   class Foo
-  location: class App
-[ERROR] /app/src/main/java/App.java:[1,28] cannot find symbol
+[ERROR] COMPILATION ERROR :
+[ERROR] /app/m/a/src/main/java/App.java:[1,28] cannot find symbol
   symbol:   variable y
   location: class App
-[INFO] 2 errors\x20
-[INFO] BUILD FAILURE
-[ERROR] Failed to execute goal org.apache.maven.plugins:maven-compiler-plugin:3.13.0:compile (default-compile) on project app: Compilation failure: Compilation failure:\x20
-[ERROR] /app/src/main/java/App.java:[1,31] cannot find symbol
-[ERROR]   symbol:   class Foo
-[ERROR]   location: class App
-[ERROR] /app/src/main/java/App.java:[1,28] cannot find symbol
+[INFO] 1 error
+[INFO] app ................................................ SUCCESS [  0.006 s]
+[INFO] a .................................................. FAILURE [  1.969 s]
+[INFO] b .................................................. SKIPPED
+[ERROR] Failed to execute goal org.apache.maven.plugins:maven-compiler-plugin:3.13.0:compile (default-compile) on project a: Compilation failure
+[ERROR] /app/m/a/src/main/java/App.java:[1,28] cannot find symbol
 [ERROR]   symbol:   variable y
 [ERROR]   location: class App
 [ERROR] -> [Help 1]
-[ERROR]\x20
+[ERROR]
 [ERROR] To see the full stack trace of the errors, re-run Maven with the -e switch.
 [ERROR] Re-run Maven using the -X switch to enable full debug logging.
-[ERROR]\x20
+[ERROR]
 [ERROR] For more information about the errors and possible solutions, please read the following articles:
 [ERROR] [Help 1] http://cwiki.apache.org/confluence/display/MAVEN/MojoFailureException
+[ERROR]
+[ERROR] After correcting the problems, you can resume the build with the command
+[ERROR]   mvn <args> -rf :a
 \x1b[0m
 """,
-        "[ERROR] /app/src/main/java/App.java:[1,28] cannot find symbol",
+        "[ERROR] /app/m/a/src/main/java/App.java:[1,28] cannot find symbol",
     ),
     "maven, release of Java": (
         """\
@@ -708,13 +832,13 @@ CondaEnvException: Pip failed
     ),
     "conda, network": (
         """\
-CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://conda.anaconda.org/x/linux-64/repodata.json>
+CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://conda.example/linux-64/repodata.json>
 Elapsed: -
 
 An HTTP error occurred when trying to retrieve this URL.
 HTTP errors are often intermittent, and a simple retry will get you on your way.
 """,
-        "CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://conda.anaconda.org/x/linux-64/repodata.json>",
+        "CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://conda.example/linux-64/repodata.json>",
     ),
     "pip, no such package": (
         """\
@@ -741,7 +865,7 @@ ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/en/latest/topics
 """,
         "ERROR: Cannot install -r requirements.txt (line 1) and urllib3==2.0.0 because these package versions have conflicting dependencies.",
     ),
-    "pip, setup.py": (
+    "pip 23, setup.py": (
         """\
 Processing ./p
   Installing build dependencies: started
@@ -769,7 +893,7 @@ note: This error originates from a subprocess, and is likely not a problem with 
 """,
         "RuntimeError: pg_config executable not found.",
     ),
-    "pip, compiler": (
+    "pip 23, compiler": (
         """\
 Processing ./p
 Building wheels for collected packages: p
@@ -798,6 +922,57 @@ Failed to build p
 ERROR: Could not build wheels for p, which is required to install pyproject.toml-based projects
 """,
         "p.c:1:10: fatal error: nosuch.h: No such file or directory",
+    ),
+    "pip, no gcc": (
+        """\
+      error: command 'gcc' failed: No such file or directory
+      [end of output]
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+  ERROR: Failed building wheel for psutil
+Failed to build psutil
+error: failed-wheel-build-for-install
+
+\xd7 Failed to build installable wheels for some pyproject.toml based projects
+╰─> psutil
+""",
+        "error: command 'gcc' failed: No such file or directory",
+    ),
+    "pip 22, no compiler": (
+        """\
+Processing ./p
+  Preparing metadata (setup.py): started
+  Preparing metadata (setup.py): finished with status 'done'
+Using legacy 'setup.py install' for p, since package 'wheel' is not installed.
+Installing collected packages: p
+  Running setup.py install for p: started
+  Running setup.py install for p: finished with status 'error'
+  error: subprocess-exited-with-error
+ \x20
+  \xd7 Running setup.py install for p did not run successfully.
+  │ exit code: 1
+  ╰─> [9 lines of output]
+      running install
+      running build
+      running build_ext
+      building 'p' extension
+      creating build
+      creating build/temp.linux-x86_64-3.7
+      nosuchcc -Wno-unused-result -Wsign-compare -DNDEBUG -g -fwrapv -O3 -Wall -fPIC -I/app/v/includ
+      unable to execute 'nosuchcc': No such file or directory
+      error: command 'nosuchcc' failed with exit status 1
+      [end of output]
+ \x20
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: legacy-install-failure
+
+\xd7 Encountered error while trying to install package.
+╰─> p
+
+note: This is an issue with the package mentioned above, not pip.
+hint: See above for output from the failure.
+""",
+        "unable to execute 'nosuchcc': No such file or directory",
     ),
     "pip 26, no compiler": (
         """\
@@ -857,14 +1032,6 @@ note: If you believe this is a mistake, please contact your Python installation 
 hint: See PEP 668 for the detailed specification.
 """,
         "error: externally-managed-environment",
-    ),
-    "pip, hashes": (
-        """\
-Processing /tmp/six-1.17.0-py2.py3-none-any.whl
-ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not:
-    six from https://registry.example/six-1.17.0-py2.py3-none-any.whl#sha256=4721f391ed90541fddacab5acf947aa0d3dc7d27b2e
-""",
-        "ERROR: In --require-hashes mode, all requirements must have their versions pinned with ==. These do not: six from https://registry.example/six-1.17.0-py2.py3-none-any.whl#sha256=4721f391ed90541fddacab5acf947aa0d3dc7d27b2e",
     ),
     "cargo, build script": (
         """\
@@ -938,6 +1105,22 @@ error[E0308]: mismatched types
 
 For more information about this error, try `rustc --explain E0308`.
 error: could not compile `app` (bin "app") due to 1 previous error
+""",
+        "error[E0308]: mismatched types",
+    ),
+    "rustc": (
+        """\
+error[E0308]: mismatched types
+ --> a.rs:1:26
+  |
+1 | fn main() { let s: u32 = "a"; }
+  |                    ---   ^^^ expected `u32`, found `&str`
+  |                    |
+  |                    expected due to this
+
+error: aborting due to 1 previous error
+
+For more information about this error, try `rustc --explain E0308`.
 """,
         "error[E0308]: mismatched types",
     ),
@@ -1049,6 +1232,22 @@ CMake Error at CMakeLists.txt:1 (cmake_minimum_required):
 """,
         "CMake 3.99 or higher is required.  You are running version 3.25.1",
     ),
+    "cmake, no compiler": (
+        """\
+-- The C compiler identification is unknown
+CMake Error at CMakeLists.txt:2 (project):
+  No CMAKE_C_COMPILER could be found.
+
+  Tell CMake where to find the compiler by setting either the environment
+  variable "CC" or the CMake cache entry CMAKE_C_COMPILER to the full path to
+  the compiler, or to the compiler name if it is in the PATH.
+
+-- Configuring incomplete, errors occurred!
+See also "/app/b/CMakeFiles/CMakeOutput.log".
+See also "/app/b/CMakeFiles/CMakeError.log".
+""",
+        "No CMAKE_C_COMPILER could be found.",
+    ),
     "cmake, source": (
         """\
 -- Configuring done
@@ -1076,7 +1275,7 @@ CMake Error at CMakeLists.txt:6 (message):
 
 -- Configuring incomplete, errors occurred!
 See also "/app/b/CMakeFiles/CMakeOutput.log".
-See also "/app/b/CMakeFiles/CMakeError.log".
+make: *** No rule to make target 'all'.  Stop.
 """,
         "Please set DATA_DIR",
     ),
@@ -1159,6 +1358,46 @@ FAIL
 """,
         "panic: runtime error: index out of range [3] with length 0",
     ),
+    "unittest": (
+        """\
+F
+======================================================================
+FAIL: test_add (__main__.T.test_add)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File "/app/t.py", line 4, in test_add
+    self.assertEqual(1 + 1, 3)
+AssertionError: 2 != 3
+
+----------------------------------------------------------------------
+Ran 1 test in 0.001s
+
+FAILED (failures=1)
+""",
+        "AssertionError: 2 != 3",
+    ),
+    "make": (
+        """\
+make: Entering directory '/app'
+all went wrong
+make: *** [Makefile:2: all] Error 1
+make: Leaving directory '/app'
+""",
+        "all went wrong",
+    ),
+    "ninja": (
+        """\
+[1/2] Building C object CMakeFiles/app.dir/main.c.o
+FAILED: CMakeFiles/app.dir/main.c.o\x20
+/usr/bin/cc -o CMakeFiles/app.dir/main.c.o -c /app/main.c
+/app/main.c:1:10: fatal error: nosuch.h: No such file or directory
+    1 | #include <nosuch.h>
+      |          ^~~~~~~~~~
+compilation terminated.
+ninja: build stopped: subcommand failed.
+""",
+        "/app/main.c:1:10: fatal error: nosuch.h: No such file or directory",
+    ),
     "apt, unmet dependencies": (
         """\
 Some packages could not be installed. This may mean that you have
@@ -1183,6 +1422,16 @@ is only available from another source
 E: Package 'libssl1.0-dev' has no installation candidate
 """,
         "E: Package 'libssl1.0-dev' has no installation candidate",
+    ),
+    "apt, broken before": (
+        """\
+You might want to run 'apt --fix-broken install' to correct these.
+The following packages have unmet dependencies:
+ needs : Depends: libnosuch-dev (>= 2) but it is not installable
+         Depends: bash (>= 99) but 5.2.15-2+b8 is installed
+E: Unmet dependencies. Try 'apt --fix-broken install' with no packages (or specify a solution).
+""",
+        "The following packages have unmet dependencies: needs : Depends: libnosuch-dev (>= 2) but it is not installable",
     ),
     "apt, release gone": (
         """\
@@ -1219,7 +1468,15 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
     ),
     "colors": ("\x1b[1;31mE: Unable to locate package x\x1b[0m\nbye\n", "E: Unable to locate package x"),
     "flags and paths are no errors": (
-        "gcc -Wno-error -c a.c\n   Compiling error-chain v0.12.4\nread src/error.rs\nnothing works\n",
+        "gcc -Wno-error -c a.c\n   Compiling error-chain v0.12.4\nread src/error and error.rs\nnothing works\n",
+        "nothing works",
+    ),
+    "warnings are no errors": (
+        (
+            "npm warn could not read it\n[WARNING] no such file\nCMake Warning: not found\nWARNING: refused\n"
+            "W: GPG error\ndebconf: unable to initialize frontend: Dialog\n"
+            "invoke-rc.d: could not determine current runlevel\nnothing works\n=============\n"
+        ),
         "nothing works",
     ),
     "what sums up, where all does": ("make: *** [all] Error 2\n", "make: *** [all] Error 2"),
