@@ -180,7 +180,7 @@ _NOISE = re.compile(
     npm\ (ERR!|error)(\s*$|\s\s|\ (errno|path|command|exited|Exit\ st|code\ (\d+|ELIF)|\S+@\S+\ \w+:
       |Test\ f|Failed\ at|This\ is|A\ complete|JSON.*Failed|While\ res|Found:|Could\ not\ res|node_modules/))
     | (npm\ (ERR!|error)\ |\[ERROR\]\ ?)?(
-        \W*$ | \s*\d*\s*\|\s | \s+at\s               # a rule, a line of source, a frame of a stack trace
+        \W*$ | \s*(\d+\s*)?\|\s | \s+at\s             # a rule, a line of source, a frame of a stack trace
       | \s*g?make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving) | ninja:\ build\ stopped
       | \s*(collect2:\ )?error:\ ld\ returned | \s*\d+\ errors?$     # gcc and javac: their errors stand above
       | gyp\ (?!ERR!\ stack\ \w*Error:\ (?!`make`))  # node-gyp: all but its own error

@@ -588,6 +588,30 @@ BUILD FAILED in 3s
 """,
         "> BUG! exception in phase 'semantic analysis' in source unit '_BuildScript_' Unsupported class file major version 63",
     ),
+    "gradle 4, compiler": (
+        """\
+:compileJava/app/src/main/java/App.java:1: error: cannot find symbol
+public class App { int x = y; }
+                           ^
+  symbol:   variable y
+  location: class App
+1 error
+ FAILED
+
+FAILURE: Build failed with an exception.
+
+* What went wrong:
+Execution failed for task ':compileJava'.
+> Compilation failed; see the compiler error output for details.
+
+* Try:
+Run with --stacktrace option to get the stack trace. Run with --info or --debug option to get more log output.
+
+BUILD FAILED in 2s
+1 actionable task: 1 executed
+""",
+        ":compileJava/app/src/main/java/App.java:1: error: cannot find symbol",
+    ),
     "gradle 6, compiler": (
         """\
 > Task :compileJava FAILED
@@ -1385,6 +1409,14 @@ make: Leaving directory '/app'
 """,
         "all went wrong",
     ),
+    "gcc": (
+        """\
+main.c:2:2: error: #error unsupported platform, error 3
+    2 | #error unsupported platform, error 3
+      |  ^~~~~
+""",
+        "main.c:2:2: error: #error unsupported platform, error 3",
+    ),
     "ninja": (
         """\
 [1/2] Building C object CMakeFiles/app.dir/main.c.o
@@ -1518,6 +1550,8 @@ def test_a_build_is_told_by_its_cause_however_much_advice_follows(fake, evaluate
     [
         *"a \n\t=:|>'\x1b",
         "a\n",
+        f"{' ' * 499}x\n",
+        f"npm error {'1' * 400}\n",
         "\x1b[",
         "= in 1s ",
         "CMake Error",
