@@ -180,22 +180,23 @@ _NOISE = re.compile(
     npm\ (ERR!|error)(\s*$|\s\s|\ (errno|path|command|exited|Exit\ st|code\ (\d+|ELIF)|\S+@\S+\ \w+:
       |Test\ f|Failed\ at|This\ is|A\ complete|JSON.*Failed|While\ res|Found:|Could\ not\ res|node_modules/))
     | (npm\ (ERR!|error)\ |\[ERROR\]\ ?)?(
-        \W*$ | \s*(\d+\s*)?\|\s | \s+at\s             # a rule, a line of source, a frame of a stack trace
+        \W*$ | \s*(\d+\s*)?\|\s | \s+at\s            # a rule, a line of source, a frame of a stack trace
       | \s*g?make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving) | ninja:\ build\ stopped
       | \s*(collect2:\ )?error:\ ld\ returned | \s*\d+\ errors?$     # gcc and javac: their errors stand above
       | gyp\ (?!ERR!\ stack\ \w*Error:\ (?!`make`))  # node-gyp: all but its own error
-      | ->\ |\[Help|To\ see|Re-run|For\ more\ info|After\ correcting|\ +mvn\ <|Please\ refer|Tests\ run:
+      | ->\ |\[Help|To\ see\ |Re-run|For\ more\ info|After\ correcting|\ +mvn\ <|Please\ refer|Tests\ run:
       | \s+(symbol|location):\s | .*There\ are\ test\ failures)      # Maven
     | \[INFO\] | (npm\ |CMake\ |\[)?warn(ing)?\b | \s*(note|hint):
-    | Node\.js\ v\d | Emitted\ 'error' | \(Use\ `node | \s+(opensslErrorStack|reason): | \s*'error:\d  # Node
-    | (error:\ )?(could\ not\ compile|aborting\ due|test\ failed,|As\ a\ rem) | test\ result:   # cargo, rustc
+    | Node\.js\ v\d | Emitted\ 'error' | \(Use\ `node | \s+(opensslErrorS|reason:\ 'uns) | \s*'error:\d # Node
+    | (error:\ )?(could\ not\ compile|aborting\ due|test\ failed,|As\ a\ reminder) | test\ result:  # cargo
     | FAIL(\t|$) | FAILED\ \( | =+\ .*\ in\ [\d.]+s.*=$                                         # go, Python
     | CMake\ (Error\ at|Generate) | \s+A\ required\ package\ was | Use\ "--rerun                # CMake, ctest
-    | BUILD\ FAILED | FAILURE: | :\S+\ FAILED | \s*FAILED$ | Execution\ failed\ for # Gradle
-    | \s*>\ (Compilation|There\ were|A\ failure\ occ) | A\ problem\ occ | \d+\ tests?\ completed
-    | E:\ (Sub-process|Unable\ to\ correct|Unmet|Some\ index) | W:\ | debconf: | invoke-rc\.d:        # apt
-    | \s*(\xd7|Failed\ to\ b|error:\ ((?!ext)\w+-\w+-|Failed\ b|Could\ not\ b|Res|command\ (?!\S+\ failed:)))
-    | (Conda\w+:\ Pip\ )?failed$ | An\ HTTP | The\ env | (\w+\s+)?(libmamba\ |Could\ not\ solve)  # pip, conda
+    | BUILD\ FAILED | FAILURE: | :\S+\ FAILED | \s*FAILED$ | Execution\ failed\ for\ task       # Gradle
+    | \s*>\ (Compilation|There\ were|A\ failure\ occ) | A\ problem\ occurred\ [ce] | \d+\ tests?\ completed
+    | E:\ (Sub-process|Unable\ to\ correct|Unmet|Some\ index) | W:\ | debconf: | invoke-rc\.d:  # apt
+    | \s*(\xd7|error:\ ((subprocess|metadata|failed|legacy)-|command\ (?!\S+\ failed:)))        # pip
+    | \s*(error:\ )?(Failed\ (to\ )?build(ing)?|Could\ not\ build|ResolutionImpossible)\b       # pip; conda:
+    | (Conda\w+:\ Pip\ )?failed$|An\ HTTP\ error|The\ environment\ can't|\w+\s+libmamba\ |Could\ not\ solve\ for
     | (error|\s*ELIFECYCLE)\s+Command\ failed | This\ error\ happened | info\ Visit             # yarn, pnpm
     """,
     re.VERBOSE | re.IGNORECASE,

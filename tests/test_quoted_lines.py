@@ -962,6 +962,35 @@ error: failed-wheel-build-for-install
 """,
         "error: command 'gcc' failed: No such file or directory",
     ),
+    "pip 22, setup.py": (
+        """\
+Processing ./q
+  Preparing metadata (setup.py): started
+  Preparing metadata (setup.py): finished with status 'error'
+  error: subprocess-exited-with-error
+ \x20
+  \xd7 python setup.py egg_info did not run successfully.
+  │ exit code: 1
+  ╰─> [6 lines of output]
+      Traceback (most recent call last):
+        File "<string>", line 36, in <module>
+        File "<pip-setuptools-caller>", line 34, in <module>
+        File "/app/q/setup.py", line 2, in <module>
+          if "egg_info" in sys.argv or "dist_info" in sys.argv: raise RuntimeError("pg_config executable not found.")
+      RuntimeError: pg_config executable not found.
+      [end of output]
+ \x20
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: metadata-generation-failed
+
+\xd7 Encountered error while generating package metadata.
+╰─> See above for output.
+
+note: This is an issue with the package mentioned above, not pip.
+hint: See above for details.
+""",
+        "RuntimeError: pg_config executable not found.",
+    ),
     "pip 22, no compiler": (
         """\
 Processing ./p
@@ -1510,6 +1539,10 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
             "invoke-rc.d: could not determine current runlevel\nnothing works\n=============\n"
         ),
         "nothing works",
+    ),
+    "what only begins like what sums up": (
+        "ERROR: Could not bind to port 80\nThe environment variable PORT is not set\n",
+        "ERROR: Could not bind to port 80",
     ),
     "what sums up, where all does": ("make: *** [all] Error 2\n", "make: *** [all] Error 2"),
     "what introduces nothing": ("error: these failed:\n", "error: these failed:"),
