@@ -196,7 +196,7 @@ _NOISE = re.compile(
     | E:\ (Sub-process|Unable\ to\ correct|Unmet|Some\ index) | W:\ | debconf: | invoke-rc\.d:  # apt
     | \s*(\xd7|error:\ ((subprocess|metadata|failed|legacy)-|command\ (?!\S+\ failed:)))        # pip
     | \s*(error:\ )?(Failed\ (to\ )?build(ing)?|Could\ not\ build|ResolutionImpossible)\b       # pip; conda:
-    | (Conda\w+:\ Pip\ )?failed$|An\ HTTP\ error|The\ environment\ can't|\w+\s+libmamba\ |Could\ not\ solve\ for
+    | (Conda\w+:\ Pip\ )?failed$|An\ HTTP\ error|The\ environment\ can't|\w+\s+libmamba\ |Could\ not\ solve\ f
     | (error|\s*ELIFECYCLE)\s+Command\ failed | This\ error\ happened | info\ Visit             # yarn, pnpm
     """,
     re.VERBOSE | re.IGNORECASE,
