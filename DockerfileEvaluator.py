@@ -203,40 +203,67 @@ def last_line(text: str) -> str:
     return lines[-1].strip() if lines else ""
 
 
-# What stands at the end of an output and says nothing of the cause.
+# Lines that say nothing of the cause. npm and Maven put their mark before what others print, too.
 _NOISE = re.compile(
     r"""
-      Node\.js\ v\d                                  # Node's last line after every uncaught error
-    | \s+(at\s|\.\.\.\ \d+\ more)                    # a frame of a stack trace: Node, Java
-    | \s*\d*\s*\|\s                                 # a line of source, or a mark below it: gcc, rustc
-    | make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving|Entering)
-    | (error:\ )?(could\ not\ compile|aborting\ due\ to)   # cargo, rustc: the error stands above
-    | (collect2:\ )?error:\ ld\ returned             # gcc: the linker's own error stands above
-    | npm\ (ERR!|error)(\s*$|\s\s|\ (A\ complete|To\ see|enoent\ (This|$)|errno|syscall|path|cwd|code\ ))
-    | \[ERROR\]\s*($|\[Help|->\ |To\ see|Re-run|For\ more|After\ correcting)   # Maven
-    | =+\ .*\ in\ [\d.]+s.*=$                        # pytest: === 1 failed in 0.12s ===
-    | (npm\ )?warn(ing)?\b | For\ more\ information
+    npm\ (ERR!|error)(\s*$|\s\s|\ (errno|path|command|exited|Exit\ st|code\ (\d+|ELIF)|\S+@\S+\ \w+:
+      |Test\ f|Failed\ at|This\ is|A\ complete|JSON.*Failed|While\ res|Found:|Could\ not\ res|node_modules/))
+    | (npm\ (ERR!|error)\ |\[ERROR\]\ ?)?(
+        \W*$ | \s*(\d+\s*)?\|\s | \s+at\s            # a rule, a line of source, a frame of a stack trace
+      | \s*g?make(\[\d+\])?:\ (\*\*\*\ .*Error\ \d|Leaving) | ninja:\ build\ stopped
+      | \s*(collect2:\ )?error:\ ld\ returned | \s*\d+\ errors?$     # gcc and javac: their errors stand above
+      | gyp\ (?!ERR!\ stack\ \w*Error:\ (?!`make`))  # node-gyp: all but its own error
+      | ->\ |\[Help|To\ see\ |Re-run|For\ more\ info|After\ correcting|\ +mvn\ <|Please\ refer|Tests\ run:
+      | \s+(symbol|location):\s | .*There\ are\ test\ failures)      # Maven
+    | \[INFO\] | (npm\ |CMake\ |\[)?warn(ing)?\b | \s*(note|hint):
+    | Node\.js\ v\d | Emitted\ 'error' | \(Use\ `node | \s+(opensslErrorS|reason:\ 'uns) | \s*'error:\d # Node
+    | (error:\ )?(could\ not\ compile|aborting\ due|test\ failed,|As\ a\ reminder) | test\ result:  # cargo
+    | FAIL(\t|$) | FAILED\ \( | =+\ .*\ in\ [\d.]+s.*=$                                         # go, Python
+    | CMake\ (Error\ at|Generate) | \s+A\ required\ package\ was | Use\ "--rerun                # CMake, ctest
+    | BUILD\ FAILED | FAILURE: | :\S+\ FAILED | \s*FAILED$ | Execution\ failed\ for\ task       # Gradle
+    | \s*>\ (Compilation|There\ were|A\ failure\ occ) | A\ problem\ occurred\ [ce] | \d+\ tests?\ completed
+    | E:\ (Sub-process|Unable\ to\ correct|Unmet|Some\ index) | W:\ | debconf: | invoke-rc\.d:  # apt
+    | \s*(\xd7|error:\ ((subprocess|metadata|failed|legacy)-|command\ (?!\S+\ failed:)))        # pip
+    | \s*(error:\ )?(Failed\ (to\ )?build(ing)?|Could\ not\ build|ResolutionImpossible)\b       # pip; conda:
+    | (Conda\w+:\ Pip\ )?failed$|An\ HTTP\ error|The\ environment\ can't|\w+\s+libmamba\ |Could\ not\ solve\ f
+    | (error|\s*ELIFECYCLE)\s+Command\ failed | This\ error\ happened | info\ Visit             # yarn, pnpm
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _READS_LIKE_AN_ERROR = re.compile(
     r"""
-      ^(E:|E\s{3}|FAILED|FAIL|panic:)                # apt, pytest, go
-    | ^\s*[\w.]*(Error|Exception|Exit)(\ \[\w+\])?:  # Python, Node, Java: ImportError: …
-    | ^(Exception\ in\ thread|Caused\ by:)           # Java
-    | \b(fatal|error|failed|failure|cannot|can't|unable\ to)\b | \[ERROR\] | npm\ ERR!
-    | \b(not\ found|no\ such|no\ rule|undefined\ reference|permission\ denied|refused)\b
+      ^(E:|E\s{3}|(---\ )?FAIL(ED)?\b|panic:|Exception\ in\ thread|Caused\ by:)  # apt, pytest, go, Java
+    | ^npm\ (ERR!|error)\ code                       # the mark alone is no error: npm's advice has it, too
+    | ^[\w.]*(Error|Exception|Exit|NotFound)(\ \[\w+\])?:  # Python, Node, Java, conda: ImportError: …
+    | (?<![-/.\w])(?<!npm\ )(fatal|error|failed|failure)(?![-/\w]|\.\w)  # no flag, no path: src/error.rs
+    | \b(cannot|can't|could\ not|unable\ to|not\ found|no\ such|no\ rule|no\ matching|no\ required)\b
+    | \b(undefined\ reference|permission\ denied|refused|unsupported|not\ compatible|panicked|unmet\ dep\w+)\b
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_CAUSE = re.compile(r"(?ms)^(?:\* What went|CMake Error)[^\n]*:[ ]*\n(.*?)(?=^\* Try|^Call St|^-- Conf|\Z)")
+
+
+def _without_noise(text: str) -> list[str]:
+    lines = (line[:500] for line in text.splitlines())
+    return [line.strip() for line in lines if not _NOISE.match(line)]
 
 
 def telling_line(text: str) -> str:
-    """Return the line that a person would quote: the last that reads like an error, else the last."""
-    lines = [line[:500] for line in text.splitlines() if line.strip()]
-    lines = [line for line in lines if not _NOISE.match(line)] or lines
-    errors = [line for line in lines if _READS_LIKE_AN_ERROR.search(line)]
-    return (errors or lines or [""])[-1].strip()
+    """Return what a person would quote: the last line that reads like an error, else the last line.
+
+    What Gradle and CMake call the cause comes first. A line that introduces the next is quoted with it.
+    """
+    text = re.sub(r"\x1b\[[\d;]*[mK]", "", text)  # without colors
+    told, default = _without_noise(text) or text.strip().splitlines() or [""], -1
+    for cause in [*_CAUSE.finditer(text)][-1:]:
+        above = [line for line in _without_noise(text[: cause.start()]) if _READS_LIKE_AN_ERROR.search(line)]
+        told, default = _without_noise(cause[1]) or above or cause[1].split("\n")[:1], 0
+    errors = [at for at, line in enumerate(told) if _READS_LIKE_AN_ERROR.search(line)]
+    quote, *more = told[errors[-1] if errors else default :]
+    if more and re.search(r":$|ERESOLVE|^npm (ERR!|error) code|^--- FAIL", quote):
+        quote = f"{quote.rstrip(':')}: {re.sub('^(npm (ERR!|error)|.ERROR.) +', '', more[0])}"
+    return re.sub(r"(Failed to execute goal) \S+ \(\S+\)", r"\1 …", quote)  # Maven: the cause stands behind
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
