@@ -1466,7 +1466,7 @@ class BuildLog:
 
     @property
     def is_cut(self) -> bool:
-        """Whether docker lost its connection in a RUN, of which it else says how it ended, or cannot begin."""
+        """Whether docker lost its connection in a RUN, of which it else says how it ended or why it cannot."""
         is_run = not self._failed and self.failed_step.titles[0].startswith("RUN ")
         return is_run and bool(SAYS_CUT.match(self.last_word))
 
