@@ -1466,7 +1466,7 @@ class BuildLog:
 
     @property
     def is_cut(self) -> bool:
-        """Whether docker lost its connection in a RUN, of which it else says how it ended or why it cannot."""
+        """Whether docker lost its connection in a RUN, of which it else says how it ended."""
         is_run = not self._failed and self.failed_step.titles[0].startswith("RUN ")
         return is_run and bool(SAYS_CUT.match(self.last_word))
 
@@ -1918,10 +1918,7 @@ class Builder:
             if code is None:
                 kind, message = "build_timeout", f"the build took over {limit:g} s and was stopped"
             elif code != 0 and self._log.is_cut:
-                kind, message = (
-                    "engine",
-                    f"the connection was cut in every build: {self._log.last_word[:200]}",
-                )
+                kind, message = "engine", f"the connection was cut in every build: {self._log.last_word}"
             elif code != 0:
                 kind, message = "build", self._log.message(context)
             elif not self.image():
