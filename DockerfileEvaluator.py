@@ -1000,23 +1000,14 @@ SAYS_NO_SUCH_IMAGE = re.compile(
 )
 SAYS_BAD_TEXT = re.compile("parse error")
 SAYS_CUT = re.compile("unexpected EOF$|error during connect|failed to receive status: rpc error")
-_NOT_OF_A_REGISTRY = re.compile(
-    r"^(COPY|ADD) failed|(returned a non-zero code: |exit code: |exit status )\d+\W*$"
-)
 SAYS_NO_SOURCE = re.compile(
     "not found|no source files|no such file|does not exist|forbidden path|checksum|cache key"
 )
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
 KILLED = ("137", "143")  # exit codes of a RUN that somebody killed: an engine that ends, a lack of memory
 
-# The steps of a build that ask a registry, by their titles.
-_ASKS_REGISTRY = re.compile(
-    r"""
-      FROM\  | resolve\ image\ config\ for\  | load\ metadata\ for\   # of BuildKit, COPY --from=IMAGE too
-    | COPY\ (.*\ )?--from=                           # of the others
-    """,
-    re.VERBOSE,
-)
+# The steps that ask a registry, by their titles; COPY is that of builders other than BuildKit.
+_ASKS_REGISTRY = re.compile("FROM |resolve image config for |load metadata for |COPY (.* )?--from=")
 # The builders: how each begins its log, and how it begins a step.
 _STEP = r"(?P<n>\d{1,6})/(?P<of>\d{1,6})"
 BUILDERS = {
@@ -1370,13 +1361,13 @@ class Transcript:
             return f"the end mark says exit code {self.statuses[0]}, docker says {self.code}"
         return ""
 
-    def found(self) -> tuple[bool, ...]:
-        """Return of each needle whether the output held it."""
-        return tuple(at not in self._needles for at in range(self._count))
-
     def output(self) -> str:
         """Return the output's head and tail."""
         return self._excerpt.text()
+
+    def found(self) -> tuple[bool, ...]:
+        """Return of each needle whether the output held it."""
+        return tuple(at not in self._needles for at in range(self._count))
 
     def _take(self, count: int) -> None:
         data, self._rest = self._rest[:count], self._rest[count:]
@@ -1477,7 +1468,8 @@ class BuildLog:
         By the titles of steps, which no RUN can print; with the legacy builder, where it can, docker's
         last word is then that the RUN failed.
         """
-        if _NOT_OF_A_REGISTRY.search(self.last_word) or SAYS_NO_SUCH_IMAGE.search(self.last_word):
+        word = self.last_word
+        if SAYS_RUN_FAILED.search(word) or SAYS_NO_SUCH_IMAGE.search(word) or word.startswith("COPY failed"):
             return False
         failed = [self._steps[name] for name in self._failed] or [self.failed_step]
         return all(_ASKS_REGISTRY.match(title) for step in failed for title in step.titles)
