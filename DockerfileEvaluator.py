@@ -63,7 +63,6 @@ from typing import (
     Iterator,
     Mapping,
     NamedTuple,
-    NoReturn,
     Sequence,
     TextIO,
     TypeVar,
@@ -3184,20 +3183,17 @@ class Screen(Events):
             return 80
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        if re.search("-option: expected one argument", message):
-            message += "; a word that begins with - needs an equals sign: --run-option=--memory=2g"
-        super().error(message)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="DockerfileEvaluator",
         description="Build a Dockerfile, test the image against a JSON rubric, write a JSON report.",
         epilog="Exit codes: 0 all tests passed; 1 a test did not pass, the build failed or the "
         "evaluation could not be carried out; 2 wrong usage; 130 interrupted by Ctrl-C (143 by SIGTERM, "
         "129 by SIGHUP).",
+    )
+    refuse, hint = parser.error, "; one that begins with - needs an equals sign: --run-option=--memory=2g"
+    parser.error = lambda message: refuse(  # type: ignore[method-assign]
+        message + (hint if "-option: expected one" in message else "")
     )
     add = parser.add_argument
     add("--dockerfile", metavar="FILE", help="the Dockerfile to score")
