@@ -55,18 +55,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    Mapping,
-    NamedTuple,
-    Sequence,
-    TextIO,
-    TypeVar,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Sequence, TextIO, TypeVar
 
 __version__ = "1.1.0"
 __all__ = ["EvaluationError", "evaluate", "main"]
