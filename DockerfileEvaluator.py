@@ -2504,7 +2504,7 @@ def _new_file(target: str, *, replace: bool = False) -> Iterator[Any]:
 BUILD_TIMEOUT = 3600.0  # seconds, unless asked otherwise
 LOOKS_IN_PARALLEL = min(4, os.cpu_count() or 1)
 FAULTS_IN_A_ROW = 2  # engine faults after which the rest is not run
-START_ALLOWANCE = 3 * START_LIMIT  # seconds of a test's share in the life of a run, beside its timeout
+START_ALLOWANCE = 2 * START_LIMIT  # seconds of a test's share in the life of a run, beside its timeout
 
 _TELLING_VARIABLES = ("BASH_ENV", "LD_PRELOAD", "LD_AUDIT", "SHELLOPTS")
 
