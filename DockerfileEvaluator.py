@@ -1713,12 +1713,12 @@ class Engine:
             stays: dict[str, str] = {}
             try:
                 for kind, name, run in self._ours():
-                    if not run[0].startswith(self._run):
+                    # An image whose container is still being made, or stays, would only lose its name.
+                    if not run[0].startswith(self._run) or (kind == "image" and self.awaited):
                         continue
-                    rest = max(deadline - time.monotonic(), SWEEP_LIMIT)
+                    limit = min(max(deadline - time.monotonic(), SWEEP_LIMIT), CALL_LIMIT)
                     try:
-                        # An image by force, but where a container of it is left: it would lose its name.
-                        why = self.remove(kind, name, min(rest, CALL_LIMIT), force=not stays)
+                        why = self.remove(kind, name, limit, force=not stays)
                     except EngineError as error:
                         why = str(error)
                     stays.update({f"{kind} {name}": why} if why else {})
@@ -1728,7 +1728,9 @@ class Engine:
                 break
             time.sleep(pause)
             pause = min(2 * pause, 2.0)
-        stays.update({f"container {name}": "docker may still be making it" for name in self.awaited})
+        for name in self.awaited:
+            stays[f"container {name}"] = "docker may still be making it"
+            stays[f"image {self.tag}"] = "docker may still be making a container of it"
         yield from (f"{thing} stays: {why}" for thing, why in sorted(stays.items()))
 
     def _sweep(self, now: float) -> None:
