@@ -994,8 +994,12 @@ SAYS_NO_SOURCE = re.compile(
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
 KILLED = ("137", "143")  # exit codes of a RUN that somebody killed: an engine that ends, a lack of memory
 
-# The steps that ask a registry, by their titles; COPY is that of builders other than BuildKit.
-_ASKS_REGISTRY = re.compile("FROM |resolve image config for |load metadata for |COPY (.* )?--from=")
+# The steps that ask a registry, by their titles; with BuildKit COPY --from=IMAGE is FROM, too.
+_ASKS_REGISTRY = {
+    "buildkit": re.compile("FROM |resolve image config for |load metadata for "),
+    "legacy": re.compile("FROM |COPY (.* )?--from="),
+    "buildah": re.compile("FROM |COPY (.* )?--from="),
+}
 # The builders: how each begins its log, and how it begins a step.
 _STEP = r"(?P<n>\d{1,6})/(?P<of>\d{1,6})"
 BUILDERS = {
@@ -1460,7 +1464,8 @@ class BuildLog:
         if SAYS_RUN_FAILED.search(word) or SAYS_NO_SUCH_IMAGE.search(word) or word.startswith("COPY failed"):
             return False
         failed = [self._steps[name] for name in self._failed] or [self.failed_step]
-        return all(_ASKS_REGISTRY.match(title) for step in failed for title in step.titles)
+        titles = [title for step in failed for title in step.titles]
+        return self.builder in _ASKS_REGISTRY and all(map(_ASKS_REGISTRY[self.builder].match, titles))
 
     def text(self) -> str:
         """Return the log's end, and before it the beginning of the step that failed."""
@@ -2102,16 +2107,18 @@ class Docker:
                     if not seen.over:
                         limit = seen.limit_over(now - (GRACE if stream else 0.0))
                         seen.over, since = "stop" if self._stop.asked else limit, now
+                        if seen.over == "check":  # asked before anything is removed
+                            seen.stood_still = self._engine.stands_still()
+                            continue  # to what an engine that stood still has to say now
                     # What docker is still making cannot be removed, so it is waited for.
-                    if seen.over and (seen.begins or now - since > CREATE_LIMIT or self._stop.at_once):
+                    is_made = seen.begins and (not stream or now - since > GRACE or seen.over == "stop")
+                    if seen.over and (is_made or now - since > CREATE_LIMIT or self._stop.at_once):
                         break
                 seen.code = process.wait(0 if seen.over else END_LIMIT)
                 seen.over = seen.over or ("end" if seen.code is None else "")
-                # Asked before anything is removed; and docker is ended before its container.
-                seen.stood_still = process.stood_still > STANDSTILL or (
-                    seen.over == "check" and self._engine.stands_still()
-                )
-                process.kill()
+                has_ended = seen.over == "check" and seen.ended is not None  # in time, or a little late
+                seen.stood_still |= has_ended or process.stood_still > STANDSTILL
+                process.kill()  # before its container, which could not be removed
             seen.close(process.clock())
             if seen.over == "stop":
                 raise Stopped
