@@ -1063,7 +1063,7 @@ _RUN = re.compile(
     r"""
       [0-9a-f]{12} - (?P<expires>[0-9]{1,12})
     - (?P<boot>[0-9a-f]{0,12}) \. (?P<space>[0-9]*) \. (?P<pid>[0-9]{0,10}) \. (?P<start>[0-9]*)
-    (-[0-9]+)?
+    (?P<number>-[0-9]+)?
     """,
     re.VERBOSE,
 )
@@ -1716,19 +1716,12 @@ class Engine:
         deadline, pause = time.monotonic() + CLEAN_UP_LIMIT, TICK
         while True:
             stays: dict[str, str] = {}
-            try:
-                for kind, name, run in self._ours():
-                    # An image whose container is still being made, or stays, would only lose its name.
-                    if not run[0].startswith(self._run) or (kind == "image" and self.awaited):
-                        continue
-                    limit = min(max(deadline - time.monotonic(), SWEEP_LIMIT), CALL_LIMIT)
-                    try:
-                        why = self.remove(kind, name, limit, force=not stays)
-                    except EngineError as error:
-                        why = str(error)
-                    stays.update({f"{kind} {name}": why} if why else {})
-            except (Stopped, EngineError) as error:
-                stays[f"what is named {REPOSITORY} … {self._run}"] = str(error) or "clean-up was interrupted"
+            for kind in ("container", "image"):
+                try:
+                    self._remove_own(kind, deadline, stays)
+                except (Stopped, EngineError) as error:
+                    what = f"each {kind} named {REPOSITORY} … {self._run}"
+                    stays[what] = str(error) or "clean-up was interrupted"
             if not stays or self._stop.at_once or time.monotonic() + pause > deadline:
                 break
             time.sleep(pause)
@@ -1738,29 +1731,46 @@ class Engine:
             stays[f"image {self.tag}"] = "docker may still be making a container of it"
         yield from (f"{thing} stays: {why}" for thing, why in sorted(stays.items()))
 
+    def _remove_own(self, kind: str, deadline: float, stays: dict[str, str]) -> None:
+        """Try to remove what this run made of a kind, and note what stays; images also after the deadline."""
+        for name, run in self._ours(kind):
+            # An image whose container is still being made, or stays, would only lose its name.
+            if not run[0].startswith(self._run) or (kind == "image" and self.awaited):
+                continue
+            rest, why = deadline - time.monotonic(), "no time was left"
+            if rest > 0 or kind == "image":
+                try:
+                    limit = min(max(rest, SWEEP_LIMIT), CALL_LIMIT)
+                    why = self.remove(kind, name, limit, force=not stays)
+                except EngineError as error:
+                    why = str(error)
+            stays.update({f"{kind} {name}": why} if why else {})
+
     def _sweep(self, now: float) -> None:
         """Remove the leftovers of killed runs, one try each; what stays is a warning."""
-        for kind, name, run in self._ours():
-            if not _is_dead(run, now):
-                continue
-            try:
-                why = self.remove(kind, name, SWEEP_LIMIT)
-            except EngineError as error:
-                self.warn("leftover", f"{kind} {name} of a killed run stays: {error}")
-                return
-            if why and "in progress" not in why:  # another run may be sweeping, too
-                self.warn("leftover", f"{kind} {name} of a killed run stays: {why}")
+        for kind in ("container", "image"):
+            for name, run in self._ours(kind):
+                if not _is_dead(run, now):
+                    continue
+                try:
+                    why = self.remove(kind, name, SWEEP_LIMIT)
+                except EngineError as error:
+                    self.warn("leftover", f"{kind} {name} of a killed run stays: {error}")
+                    return
+                if why and "in progress" not in why:  # another run may be sweeping, too
+                    self.warn("leftover", f"{kind} {name} of a killed run stays: {why}")
 
-    def _ours(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield kind, name and the match of _RUN of what stands under a name of ours, containers first."""
-        containers = ("ps", "--all", "--filter", f"name={REPOSITORY}-", "--format", "{{.Names}}")
-        images = ("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY)
-        for kind, question, prefix in (("container", containers, "-"), ("image", images, ":")):
-            for line in self.ask(*question, last=True).stdout.split():
-                name = line.rpartition("localhost/")[2]  # podman's word for an image without a registry
-                run = _RUN.fullmatch(name[len(REPOSITORY) + 1 :])
-                if run and name.startswith(REPOSITORY + prefix):
-                    yield kind, name, run
+    def _ours(self, kind: str) -> Iterator[tuple[str, re.Match[str]]]:
+        """Yield name and match of _RUN of each container, or image, that stands under a name of ours."""
+        argv = ("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY)
+        if kind == "container":
+            argv = ("ps", "--all", "--filter", f"name={REPOSITORY}-", "--format", "{{.Names}}")
+        prefix = f"{REPOSITORY}-" if kind == "container" else f"{REPOSITORY}:"
+        for line in self.ask(*argv, last=True).stdout.split():
+            name = line.rpartition("localhost/")[2]  # podman's word for an image without a registry
+            run = _RUN.fullmatch(name[len(prefix) :])
+            if run and name.startswith(prefix) and (run["number"] or kind == "image"):
+                yield name, run
 
 
 class Ladder:
