@@ -1762,7 +1762,7 @@ class Engine:
 
     def _ours(self, kind: str) -> Iterator[tuple[str, re.Match[str]]]:
         """Yield name and match of _RUN of each container, or image, that stands under a name of ours."""
-        argv = ("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY)
+        argv: tuple[str, ...] = ("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY)
         if kind == "container":
             argv = ("ps", "--all", "--filter", f"name={REPOSITORY}-", "--format", "{{.Names}}")
         prefix = f"{REPOSITORY}-" if kind == "container" else f"{REPOSITORY}:"
