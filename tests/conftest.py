@@ -119,6 +119,13 @@ class Fake:
         calls = [call for call in calls if not first or not call["name"].startswith("control ")]
         return [call["words"] for call in calls if tuple(call["words"][: len(first)]) == first]
 
+    def count(self, name: str) -> int:
+        """Count the calls of a name, such as "run" (of the image), "control run" or "image rm"."""
+        file = self.folder / "calls"
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        calls = [ast.literal_eval(line) for line in lines]
+        return sum(call["name"] == name and call["words"][-1] != "--help" for call in calls)
+
     def is_running(self, text: str) -> bool:
         """Whether a command that holds a text is running: its container is there, and it has said so.
 
@@ -208,6 +215,24 @@ def fake(monkeypatch, tmp_path, fake_program, fake_server):
 
     monkeypatch.setattr(de.subprocess, "Popen", popen)
     return fake
+
+
+@pytest.fixture
+def short_limits(monkeypatch):
+    """Let what a test waits for take a second or two instead of a minute."""
+    for name, seconds in {
+        "CALL_LIMIT": 1.5,
+        "START_LIMIT": 1.5,
+        "END_LIMIT": 1.0,
+        "KILL_LIMIT": 0.5,
+        "CREATE_LIMIT": 0.5,
+        "RETURN_LIMIT": 0.5,
+        "PULL_LIMIT": 1.0,
+        "BUILD_PAUSE": 0.1,
+        "CLEAN_UP_LIMIT": 1.0,
+        "SWEEP_LIMIT": 0.5,
+    }.items():
+        monkeypatch.setattr(de, name, seconds)
 
 
 @pytest.fixture

@@ -6,9 +6,11 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     calls               name and arguments of every call, a line each; "control build" and "control run" are
                         the names of a build FROM scratch and of a run with another entry point than /bin/sh
     faults.json         what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
-                        "given": WORD only where the call holds it; "help": true only where it asks for help;
-                        "do": "say" prints and goes on
-    types.json          the type of a file in the image, by its path: {"/etc/passwd": "6"}
+                        "given": WORD only where the call holds it, "lacks": WORD where it does not; "help": true
+                        only where it asks for help; "do": "say" prints and goes on, "lose" and "find" the engine
+    types.json          the type of a file in the image, by its path: {"/etc/passwd": "6"}; of several letters
+                        all but the last are headers that extend the next
+    state.json          what the State of a container of the image says, beside the usual
     info.json           what `docker info` says, beside the usual
     contexts.json       the names of docker's contexts
     environment.json    what a container's environment holds, beside PATH
@@ -169,8 +171,8 @@ def strike(calls):
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault["do"] == "delay":
             time.sleep(fault["seconds"])
-        elif fault["do"] == "lose":
-            save(True, "lost.json")
+        elif fault["do"] in ("lose", "find"):
+            save(fault["do"] == "lose", "lost.json")
         elif fault["do"] in ("say", "fail"):
             harm(fault)
     if load("lost.json"):
@@ -196,6 +198,7 @@ def is_meant(fault, calls):
         and fault.get("help", False) == asks
         and fault.get("nth", nth) == nth >= fault.get("from", 0)
         and fault.get("given", words[0]) in words
+        and fault.get("lacks") not in words
     )
 
 
@@ -363,6 +366,7 @@ def container(action, *words):
             state = {"Running": is_running(facts["pid"]), "ExitCode": facts.get("code", 0), "Error": ""}
             state.update(StartedAt=facts.get("started", STARTED), OOMKilled=False, Pid=facts["pid"])
             state["Status"] = "running" if state["Running"] else "created" if "started" in facts else "exited"
+            state.update({} if "started" in facts else load("state.json", default={}))
             told(found, {"Name": f"/{name}", "Id": "c0" * 32, "Created": STARTED, "State": state})
         if facts["pid"]:
             try:
@@ -427,7 +431,10 @@ def create(words):
 
 def cp(words):
     """Print the archive of a file whose type, as ustar tells it, stands in types.json."""
-    kind = load("types.json", default={}).get(words[-2].partition(":")[2], "0")
+    *extensions, kind = load("types.json", default={}).get(words[-2].partition(":")[2], "0")
+    for extension in extensions:
+        header = "extension".ljust(124, "\0") + f"{600:011o}\0".ljust(32, "\0") + extension
+        sys.stdout.write(header.ljust(512, "\0") + "6" * 600 + "\0" * 424)
     sys.stdout.write("file".ljust(156, "\0") + kind + "\0" * (1024 - 157))
 
 
