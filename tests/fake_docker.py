@@ -231,6 +231,9 @@ def build(words):
         print("Step 1/1 : FROM scratch", flush=True)
     if "SLEEP" in text:
         time.sleep(600)
+    if "RUN [" in text:  # as the control has it, of a program that is not there
+        program = text.partition("RUN [")[2].partition("]")[0]
+        end(1, stderr=f"OCI runtime create failed: exec: {program}: stat {program}: no such file or directory")
     if "FAIL" in text:
         end(7, "last words of the build\n", "The command '/bin/sh -c false' returned a non-zero code: 7")
     config = {"Env": ["PATH=/bin"], "User": "", "WorkingDir": "", **load("config.json", default={})}
