@@ -328,7 +328,7 @@ def test_a_failed_build_with_options_on_podman_is_a_failed_build(fake, evaluate)
     assert kind_of(evaluate(["FROM x"], TRUE, build_options=["--layers=false"])) == "build"
 
 
-# check_engine()
+# What tools ask
 
 
 def test_check_engine_builds_and_starts_the_control_and_leaves_nothing(fake):
