@@ -294,6 +294,10 @@ def run(words):
         time.sleep(load("in_flight.json"))
         save({"pid": os.getpid()}, "containers", name)
         save(True, "arrived.json")
+        try:
+            print(f"{arguments[3]}=B", flush=True)  # it has begun
+        except OSError:
+            pass  # and nobody hears it
         time.sleep(60)
     environment = {"PATH": os.environ["PATH"], **load("environment.json", default={})}
     for text, more in load("environments.json", default=[]):

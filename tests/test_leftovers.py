@@ -364,8 +364,8 @@ def test_a_container_that_comes_late_is_removed_or_named(fake, evaluate, monkeyp
 
 def test_a_container_that_comes_in_time_is_removed_and_not_named(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "START_LIMIT", 0.3)
-    monkeypatch.setattr(de, "CREATE_LIMIT", 1.0)
-    fake.write("in_flight", 0.3)
+    monkeypatch.setattr(de, "CREATE_LIMIT", 20.0)
+    fake.write("in_flight", 0.6)
     report = evaluate(["FROM x"], TRUE)
     assert (leftovers(report), fake.left()) == ([], [])
     assert (fake.folder / "arrived.json").exists()

@@ -98,6 +98,40 @@ def test_the_log_is_free_of_advertising_and_of_colors(fake, evaluate):
         assert gone not in log
 
 
+CAUSE = "ModuleNotFoundError: No module named 'numpy'"
+ADVICE = [f"hint: {number:03} {'try something else ' * 20}" for number in range(80)]
+LEGACY_STEPS = (
+    "Step 1/3 : FROM x\nStep 2/3 : RUN echo of another step\nof another step\nStep 3/3 : RUN ./make\n"
+)
+BUILDKIT_STEPS = "#4 [1/3] FROM x\n#5 [2/3] RUN echo\n#5 0.1 of another step\n#6 [3/3] RUN ./make\n"
+
+
+@pytest.mark.parametrize("builder", ["legacy", "buildkit"])
+def test_the_log_keeps_the_head_of_the_step_that_failed_where_advice_follows_it(fake, evaluate, builder):
+    if builder == "legacy":
+        text = "\n".join([CAUSE, *ADVICE])
+        end = "The command '/bin/sh -c ./make' returned a non-zero code: 1"
+        fake.fault("build", "fail", stdout=f"{LEGACY_STEPS}{text}\n", stderr=end)
+    else:
+        text = "\n".join(f"#6 0.2 {line}" for line in [CAUSE, *ADVICE])
+        end = 'failed to solve: process "/bin/sh -c ./make" did not complete successfully: exit code: 1'
+        log = f"#1 [internal] load build definition\n{BUILDKIT_STEPS}{text}\n#6 ERROR: x\nERROR: {end}"
+        fake.fault("build", "fail", stderr=log)
+    log = evaluate(["FROM x"], TRUE)["build"]["log"]
+    head, _, tail = log.partition("[…]")
+    assert CAUSE in head
+    assert "of another step" not in log
+    assert ADVICE[-1] in tail
+    assert end in tail
+    assert len(log) < 20_000
+
+
+def test_a_short_log_is_not_told_twice(fake, evaluate):
+    fake.fault("build", "fail", stdout=f"{LEGACY_STEPS}{CAUSE}\n", stderr="returned a non-zero code: 1")
+    log = evaluate(["FROM x"], TRUE)["build"]["log"]
+    assert (log.count(CAUSE), "[…]" in log) == (1, False)
+
+
 # Commands
 
 
@@ -232,10 +266,14 @@ def test_the_schema_asks_for_all_that_is_promised(fake, evaluate):
             value = place.pop(key)
             assert not schema("report").is_valid(report), key
             place[key] = value
-    assert {"context", "build_options", "run_options", "image_id", "layers"} < set(report["environment"])
+    promised = {"context", "build_options", "run_options", "options_sha256", "image_id", "layers"}
+    assert promised | {"engine_cpus", "engine_memory"} < set(report["environment"])
     assert {"params", "retried"} < set(report["test_results"][0])
-    report["error"] = {"kind": "usage", "message": "docker refuses an option"}
-    schema("report").validate(report)
+    for kind in ("build", "build_timeout", "engine", "registry", "usage", "interrupted"):
+        report["error"] = {"kind": kind, "message": "x"}
+        schema("report").validate(report)
+    report["error"] = {"kind": "another", "message": "x"}
+    assert not schema("report").is_valid(report)
 
 
 # Faults of a rubric
