@@ -218,21 +218,26 @@ def fake(monkeypatch, tmp_path, fake_program, fake_server):
 
 
 @pytest.fixture
-def short_limits(monkeypatch):
-    """Let what a test waits for take a second or two instead of a minute."""
-    for name, seconds in {
-        "CALL_LIMIT": 1.5,
-        "START_LIMIT": 1.5,
-        "END_LIMIT": 1.0,
-        "KILL_LIMIT": 0.5,
-        "CREATE_LIMIT": 0.5,
-        "RETURN_LIMIT": 0.5,
-        "PULL_LIMIT": 1.0,
-        "BUILD_PAUSE": 0.1,
-        "CLEAN_UP_LIMIT": 1.0,
-        "SWEEP_LIMIT": 0.5,
-    }.items():
-        monkeypatch.setattr(de, name, seconds)
+def limit(monkeypatch):
+    """Set time limits, by their names in lower case: limit(call=1.0) sets CALL_LIMIT."""
+
+    def shorten(**seconds: float) -> None:
+        for name, value in seconds.items():
+            monkeypatch.setattr(de, f"{name.upper()}_LIMIT", value)
+
+    return shorten
+
+
+@pytest.fixture
+def short_limits(monkeypatch, limit):
+    """Let what is waited for before something is tried again be short.
+
+    The limits of what is to end by itself are long enough for a busy machine; a test that waits for one
+    of them sets that one.
+    """
+    monkeypatch.setattr(de, "BUILD_PAUSE", 0.1)
+    limit(call=10, start=10, end=10, create=10, pull=10, clean_up=10, sweep=10, kill=0.5)
+    limit(**{"return": 0.5})
 
 
 @pytest.fixture

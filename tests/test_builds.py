@@ -416,8 +416,9 @@ def test_docker_hub_is_asked_for_a_name_that_cannot_exist(fake, evaluate, answer
     assert pull[-1].startswith("docker.io/library/dockerfile-evaluator-asks-")
 
 
-def test_a_docker_hub_that_gives_no_answer_is_out_of_reach(fake, evaluate):
+def test_a_docker_hub_that_gives_no_answer_is_out_of_reach(fake, evaluate, limit):
     """As behind a wall that drops what comes."""
+    limit(pull=0.5)
     fake.fault("pull", "hang")
     fake.fault("build", "fail", **ASKS["legacy, FROM"])
     assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "registry"  # the code differs: "engine"

@@ -43,8 +43,8 @@ def test_no_engine(fake, evaluate):
     assert "tests/with-engine" in report["error"]["message"]
 
 
-def test_an_engine_that_never_answers(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "CALL_LIMIT", 1.0)
+def test_an_engine_that_never_answers(fake, evaluate, limit):
+    limit(call=1.0)
     fake.fault("*", "hang")
     report = evaluate(["FROM x"], TRUE)
     assert report["error"] == {"kind": "engine", "message": "docker version gave no answer within 1 s"}
@@ -122,9 +122,9 @@ def test_the_control_of_the_engine_has_none_of_the_users_options(fake, evaluate)
 @pytest.mark.parametrize(("do", "kind"), [("fail", "build"), ("hang", "engine")])
 @pytest.mark.parametrize("on", ["container rm", "image rm"])
 def test_a_control_that_the_engine_refuses_to_remove_is_a_leftover_and_no_answer_its_fault(
-    fake, evaluate, monkeypatch, on, do, kind
+    fake, evaluate, limit, on, do, kind
 ):
-    monkeypatch.setattr(de, "CALL_LIMIT", 0.7)
+    limit(call=1.0)
     fake.fault(on, do, nth=1, stderr="Error response from daemon: conflict")
     report = evaluate(["FROM x", "RUN FAIL"], TRUE)
     assert (kind_of(report), fake.left()) == (kind, [])

@@ -210,8 +210,8 @@ def test_what_a_killed_run_left_and_somebody_holds_is_one_try_and_a_warning(fake
     assert len([call for call in fake.calls(kind, "rm") if held in call]) == 1
 
 
-def test_after_the_first_without_an_answer_nothing_else_is_swept(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "CALL_LIMIT", 60.0)
+def test_after_the_first_without_an_answer_nothing_else_is_swept(fake, evaluate, limit):
+    limit(call=60.0, sweep=0.5)
     for number in (1, 2, 3):
         leave(fake, named(number, PAST))
     fake.fault("container rm", "hang", nth=1)
@@ -242,9 +242,8 @@ def test_one_answer_that_fails_in_clean_up_is_asked_again(fake, evaluate):
     assert (report["error"], report["warnings"], fake.left()) == (None, [], [])
 
 
-def test_a_large_image_may_take_longer_to_remove_than_a_question(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "CALL_LIMIT", 0.7)
-    monkeypatch.setattr(de, "CLEAN_UP_LIMIT", 10.0)
+def test_a_large_image_may_take_longer_to_remove_than_a_question(fake, evaluate, limit):
+    limit(call=1.0)
     fake.fault("image rm", "delay", nth=1, seconds=1.5)
     report = evaluate(["FROM x"], TRUE)
     assert (report["error"], report["warnings"], fake.left()) == (None, [], [])
@@ -260,8 +259,9 @@ def test_a_large_image_may_take_longer_to_remove_than_a_question(fake, evaluate,
     ],
 )
 def test_an_image_that_cannot_be_removed_is_a_warning_and_the_verdict_stands(
-    fake, arguments, report, capsys, on, do, why
+    fake, arguments, report, capsys, limit, on, do, why
 ):
+    limit(clean_up=1.0, sweep=0.5)
     fake.fault(on, do, stderr=CONFLICT)
     assert de.main(arguments(["FROM x"], TRUE)) == 0
     assert (statuses(report()), report()["error"], report()["build"]["succeeded"]) == (PASSED, None, True)
@@ -273,10 +273,8 @@ def test_an_image_that_cannot_be_removed_is_a_warning_and_the_verdict_stands(
 
 
 @pytest.mark.parametrize("do", ["fail", "hang"])
-def test_a_container_that_cannot_be_removed_is_a_warning_and_the_verdict_stands(
-    fake, evaluate, monkeypatch, do
-):
-    monkeypatch.setattr(de, "CALL_LIMIT", 0.5)
+def test_a_container_that_cannot_be_removed_is_a_warning_and_the_verdict_stands(fake, evaluate, limit, do):
+    limit(call=1.0, clean_up=1.0, sweep=0.5)
     fake.fault(
         "container rm", do, stderr="Error response from daemon: device or resource busy", **{"from": 2}
     )
@@ -298,7 +296,10 @@ def test_a_container_that_docker_run_could_not_remove_fails_no_test_that_passed(
     assert (statuses(report), report["error"]) == (PASSED, None)
 
 
-def test_an_engine_that_does_not_list_what_is_there_leaves_a_warning_that_names_the_run(fake, evaluate):
+def test_an_engine_that_does_not_list_what_is_there_leaves_a_warning_that_names_the_run(
+    fake, evaluate, limit
+):
+    limit(clean_up=0.5)
     fake.fault("ps", "fail", code=1, stderr="Cannot connect to the Docker daemon at x", **{"from": 2})
     report = evaluate(["FROM x"], TRUE)
     (tag,) = [call[call.index("--tag") + 1] for call in fake.calls("build")]
@@ -307,13 +308,15 @@ def test_an_engine_that_does_not_list_what_is_there_leaves_a_warning_that_names_
     assert tag.partition(":")[2] in warning
 
 
-def test_the_image_is_tried_though_containers_cannot_be_listed(fake, evaluate):
+def test_the_image_is_tried_though_containers_cannot_be_listed(fake, evaluate, limit):
+    limit(call=1.0, clean_up=1.0)
     fake.fault("ps", "hang", **{"from": 2})
     evaluate(["FROM x"], TRUE)
     assert fake.count("image rm") > 0  # the code differs: it is never tried
 
 
-def test_clean_up_does_not_ask_without_a_pause(fake, evaluate):
+def test_clean_up_does_not_ask_without_a_pause(fake, evaluate, limit):
+    limit(clean_up=1.0)
     fake.fault("image rm", "fail", stderr=CONFLICT)
     evaluate(["FROM x"], TRUE)
     assert 2 <= fake.count("image rm") <= 5  # in one second: after 0, 0.1, 0.3 and 0.7 s
@@ -328,9 +331,9 @@ def test_the_tag_goes_by_force_once_the_containers_are_gone(fake, evaluate):
 MANY = 12
 
 
-def test_there_is_one_deadline_for_all_that_cannot_be_removed(fake, evaluate, monkeypatch):
+def test_there_is_one_deadline_for_all_that_cannot_be_removed(fake, evaluate, limit):
     """The engine has no answer for any of the containers; each try of theirs takes half a second."""
-    monkeypatch.setattr(de, "CALL_LIMIT", 0.5)
+    limit(call=1.0, clean_up=1.0, sweep=0.5)
     numbers = " ".join(str(900 + number) for number in range(MANY))
     text = f'cd {fake.folder}/containers; until set -- dockerfile-*; test -e "$1"; do sleep 0.05; done; '
     text += f'for n in {numbers}; do echo \'{{"pid": 0}}\' >"${{1%-*}}-$n"; done'
@@ -346,10 +349,9 @@ def test_there_is_one_deadline_for_all_that_cannot_be_removed(fake, evaluate, mo
 # Containers that docker may still be making
 
 
-def test_a_container_that_comes_late_is_removed_or_named(fake, evaluate, monkeypatch):
+def test_a_container_that_comes_late_is_removed_or_named(fake, evaluate, limit):
     """Its start was given up long before the engine had made it, and nobody waits for it any more."""
-    monkeypatch.setattr(de, "START_LIMIT", 0.3)
-    monkeypatch.setattr(de, "CREATE_LIMIT", 0.3)
+    limit(start=0.3, create=0.3)
     fake.write("in_flight", 2)
     report = evaluate(["FROM x"], TRUE)
     made = [call[call.index("--name") + 1] for call in fake.calls("run")]
@@ -362,9 +364,8 @@ def test_a_container_that_comes_late_is_removed_or_named(fake, evaluate, monkeyp
     assert [name for name in fake.left() if not any(name in warning for warning in warnings)] == []
 
 
-def test_a_container_that_comes_in_time_is_removed_and_not_named(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "START_LIMIT", 0.3)
-    monkeypatch.setattr(de, "CREATE_LIMIT", 20.0)
+def test_a_container_that_comes_in_time_is_removed_and_not_named(fake, evaluate, limit):
+    limit(start=0.3, create=20.0)
     fake.write("in_flight", 0.6)
     report = evaluate(["FROM x"], TRUE)
     assert (leftovers(report), fake.left()) == ([], [])
@@ -372,8 +373,8 @@ def test_a_container_that_comes_in_time_is_removed_and_not_named(fake, evaluate,
 
 
 @pytest.mark.parametrize("on", ["create", "control run"])
-def test_one_that_was_never_there_to_be_removed_is_named(fake, evaluate, monkeypatch, on):
-    monkeypatch.setattr(de, "START_LIMIT", 1.0)
+def test_one_that_was_never_there_to_be_removed_is_named(fake, evaluate, limit, on):
+    limit(start=1.0, create=0.5)
     fake.fault(on, "hang", nth=1)
     report = evaluate(["FROM x" if on == "create" else "RUN FAIL"], TRUE)
     call = next(call for call in fake.calls() if call[0] == "create" or "--detach" in call)

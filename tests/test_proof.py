@@ -52,7 +52,8 @@ CHANCES = {
 
 
 @pytest.mark.parametrize("name", sorted(CHANCES))
-def test_what_fails_once_by_chance_costs_nothing(fake, arguments, report, name):
+def test_what_fails_once_by_chance_costs_nothing(fake, arguments, report, limit, name):
+    limit(**({"start": 1.0, "create": 0.3} if name == "no start" else {}))
     fake.fault("run", nth=1, **CHANCES[name])
     assert de.main(arguments(["FROM x"], TRUE)) == 0
     assert (statuses(report()), row_of(report())["retried"]) == (PASSED, True)
@@ -123,8 +124,9 @@ def test_the_engine_is_asked_whether_it_stood_still_before_anything_is_removed(f
     assert after.index("version") < after.index("container rm")
 
 
-def test_a_slow_removal_excuses_no_test_that_timed_out(fake, evaluate):
-    fake.fault("container rm", "delay", nth=2, seconds=3)
+def test_a_slow_removal_excuses_no_test_that_timed_out(fake, evaluate, limit):
+    limit(call=1.0)
+    fake.fault("container rm", "delay", nth=2, seconds=2)
     report = evaluate(["FROM x"], run_command("sleep 600", timeout=0.5))
     assert (statuses(report), report["error"], fake.left()) == ({"run_command_1": "timeout"}, None, [])
     assert row_of(report)["retried"] is False
@@ -178,9 +180,9 @@ def test_what_could_not_be_started_is_told_in_dockers_own_words(fake, evaluate):
     assert (row["status"], row["message"]) == ("failed", why)
 
 
-def test_an_engine_that_has_no_answer_for_one_container_only_blames_the_image(fake, evaluate, monkeypatch):
+def test_an_engine_that_has_no_answer_for_one_container_only_blames_the_image(fake, evaluate, limit):
     """As for an image whose VOLUMEs take minutes to copy: the control is started in the meantime."""
-    monkeypatch.setattr(de, "CALL_LIMIT", 0.5)
+    limit(call=1.0, start=1.0, create=0.2)
     fake.fault("run", "hang")
     fake.fault("container inspect", "hang", nth=1)
     report = evaluate(["FROM x"], TRUE)
@@ -191,10 +193,10 @@ def test_an_engine_that_has_no_answer_for_one_container_only_blames_the_image(fa
 
 @pytest.mark.parametrize("how", ["gone", "no answer"])
 def test_a_container_that_began_and_of_which_nothing_is_known_leaves_it_to_the_ladder(
-    fake, evaluate, tmp_path, monkeypatch, how
+    fake, evaluate, tmp_path, limit, how
 ):
     """The control can be started: a Dockerfile that brings this about is to blame."""
-    monkeypatch.setattr(de, "CALL_LIMIT", 0.5)
+    limit(call=1.0)
     lying_shell(fake, tmp_path, *CUTS_THE_END)
     fake.fault("container inspect", "hang" if how == "no answer" else "fail", nth=1, stderr=GONE["stderr"])
     assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "failed"}  # the code differs: "error"
@@ -240,15 +242,17 @@ def test_a_slow_start_takes_nothing_of_a_tests_time(fake, evaluate):
     assert (row["status"], row["execution_time"] < 0.6) == ("passed", True)
 
 
-def test_a_shell_that_starts_and_says_nothing_is_the_images_fault(fake, evaluate, tmp_path):
+def test_a_shell_that_starts_and_says_nothing_is_the_images_fault(fake, evaluate, limit, tmp_path):
+    limit(start=1.0, create=0.2)
     lying_shell(fake, tmp_path, "sleep 60")
     report = evaluate(["FROM x"], TRUE)
-    why = "the image's /bin/sh was started, but did not begin the check for 2 s"
+    why = "the image's /bin/sh was started, but did not begin the check for 1 s"
     assert (row_of(report)["status"], row_of(report)["message"]) == ("failed", why)
     assert (report["error"], fake.left()) == (None, [])
 
 
-def test_a_shell_that_goes_on_after_the_end_mark_is_the_images_fault(fake, evaluate, tmp_path):
+def test_a_shell_that_goes_on_after_the_end_mark_is_the_images_fault(fake, evaluate, limit, tmp_path):
+    limit(end=1.0)
     lying_shell(fake, tmp_path, '/bin/sh "$@"', "sleep 60")
     report = evaluate(["FROM x"], LOOK)
     why = "the image's /bin/sh went on for 1 s after the end of the check"
