@@ -355,7 +355,10 @@ def test_a_container_that_comes_late_is_removed_or_named(fake, evaluate, limit):
     fake.write("in_flight", 2)
     report = evaluate(["FROM x"], TRUE)
     made = [call[call.index("--name") + 1] for call in fake.calls("run")]
-    wait_for(lambda: made[-1] in os.listdir(fake.folder / "containers"))
+    last_call = (
+        (fake.folder / "calls").stat().st_mtime
+    )  # a busy machine may have ended it before it was begun
+    wait_for(lambda: made[-1] in os.listdir(fake.folder / "containers") or time.time() - last_call > 6)
     for name in os.listdir(fake.folder / "containers"):
         facts = ast.literal_eval((fake.folder / "containers" / name).read_text())
         os.killpg(facts["pid"], signal.SIGKILL)

@@ -225,7 +225,7 @@ def test_a_timeout_of_a_command_that_was_alone_stands(jobs):
 
 
 def test_after_two_engine_faults_in_a_row_nothing_is_run_once_more():
-    engine = Engine(a=[DOUBT, BROKEN], b=[DOUBT, BROKEN], c=[DOUBT, FINE])
+    engine = Engine(**{name: [DOUBT, BROKEN] for name in "abc"})
     found = run([make(name) for name in "abc"], engine, jobs=3)
     assert sorted(found.values()) == ["error", "error", "not_run"]
     assert len(engine.order) == 5

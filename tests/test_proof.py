@@ -332,7 +332,12 @@ def test_the_files_of_accounts_are_looked_at_once_before_the_first_start(fake, e
     evaluate(["FROM x"], TRUE, LOOK, TRUE)
     names = [call[0] for call in fake.calls()]
     assert (names.count("create"), names.count("cp")) == (1, 2)
-    assert max(at for at, name in enumerate(names) if name == "cp") < names.index("run")
+    last = max(at for at, name in enumerate(names) if name == "cp")
+    assert [name for name in names[last + 1 : names.index("run")] if name != "version"] == ["container"]
+    assert (fake.count("container rm"), fake.calls("container", "rm")[0][-1]) == (
+        1,
+        fake.calls("create")[0][-2],
+    )
     assert [call[1:2] for call in fake.calls("cp")] == [["-L"]] * 2  # through links
 
 
