@@ -22,7 +22,7 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     arrived.json        true once such a container was there
     engine.json         where the last call was to go, by its environment
     lost.json           true while no engine answers
-    podman.json         true where an image's id is told as podman tells it
+    podman.json         true where an image's id, and why a RUN of a build fails, are told as podman tells it
     pull.json           {"code": 1, "stderr": "…"}: the answer to `docker pull`
     images/ containers/
 
@@ -233,7 +233,8 @@ def build(words):
         time.sleep(600)
     if "RUN [" in text:  # as the control has it, of a program that is not there
         program = text.partition("RUN [")[2].partition("]")[0]
-        end(1, stderr=f"OCI runtime create failed: exec: {program}: stat {program}: no such file or directory")
+        why = f"OCI runtime create failed: exec: {program}: stat {program}: no such file or directory"
+        end(1, stderr="Error: while running runtime: exit status 1" if load("podman.json") else why)
     if "FAIL" in text:
         end(7, "last words of the build\n", "The command '/bin/sh -c false' returned a non-zero code: 7")
     config = {"Env": ["PATH=/bin"], "User": "", "WorkingDir": "", **load("config.json", default={})}

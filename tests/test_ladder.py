@@ -323,6 +323,7 @@ def test_podman_is_known_here_and_by_a_url(fake, evaluate, server):
 
 def test_a_failed_build_with_options_on_podman_is_a_failed_build(fake, evaluate):
     """Its refusal of a RUN does not name the program, so its control has none."""
+    fake.write("podman", True)
     fake.fault("version", "fail", code=0, stdout=PODMAN)
     fake.fault("build", "fail", stderr="STEP 1/2: FROM x\nError: while running runtime: exit status 1")
     assert kind_of(evaluate(["FROM x"], TRUE, build_options=["--layers=false"])) == "build"
