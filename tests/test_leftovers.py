@@ -369,10 +369,21 @@ def test_a_container_that_comes_late_is_removed_or_named(fake, evaluate, limit):
 
 def test_a_container_that_comes_in_time_is_removed_and_not_named(fake, evaluate, limit):
     limit(start=0.3, create=20.0)
-    fake.write("in_flight", 0.6)
+    fake.write("in_flight", 1.2)
     report = evaluate(["FROM x"], TRUE)
     assert (leftovers(report), fake.left()) == ([], [])
     assert (fake.folder / "arrived.json").exists()
+
+
+def test_one_that_docker_made_without_an_answer_is_removed_and_not_named(fake, evaluate, tmp_path, limit):
+    limit(create=0.7)
+    program = tmp_path / "docker-that-does-not-answer"
+    program.write_text(
+        f'#!/bin/sh\ntest $1 = create || exec {fake.program} "$@"\n{fake.program} "$@"\nsleep 60\n'
+    )
+    program.chmod(0o755)
+    report = evaluate(["FROM x"], TRUE, docker=str(program))
+    assert (statuses(report), report["warnings"], fake.left()) == (PASSED, [], [])
 
 
 @pytest.mark.parametrize("on", ["create", "control run"])
