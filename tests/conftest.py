@@ -119,6 +119,13 @@ class Fake:
         calls = [call for call in calls if not first or not call["name"].startswith("control ")]
         return [call["words"] for call in calls if tuple(call["words"][: len(first)]) == first]
 
+    def count(self, name: str) -> int:
+        """Count the calls of a name, such as "run" (of the image), "control run" or "image rm"."""
+        file = self.folder / "calls"
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        calls = [ast.literal_eval(line) for line in lines]
+        return sum(call["name"] == name and call["words"][-1] != "--help" for call in calls)
+
     def is_running(self, text: str) -> bool:
         """Whether a command that holds a text is running: its container is there, and it has said so.
 
@@ -208,6 +215,29 @@ def fake(monkeypatch, tmp_path, fake_program, fake_server):
 
     monkeypatch.setattr(de.subprocess, "Popen", popen)
     return fake
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    """Set time limits, by their names in lower case: limit(call=1.0) sets CALL_LIMIT."""
+
+    def shorten(**seconds: float) -> None:
+        for name, value in seconds.items():
+            monkeypatch.setattr(de, f"{name.upper()}_LIMIT", value)
+
+    return shorten
+
+
+@pytest.fixture
+def short_limits(monkeypatch, limit):
+    """Let what is waited for before something is tried again be short.
+
+    The limits of what is to end by itself are long enough for a busy machine; a test that waits for one
+    of them sets that one.
+    """
+    monkeypatch.setattr(de, "BUILD_PAUSE", 0.1)
+    limit(call=10, start=10, end=10, create=10, pull=10, clean_up=10, sweep=10, kill=0.5)
+    limit(**{"return": 0.5})
 
 
 @pytest.fixture

@@ -6,9 +6,11 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     calls               name and arguments of every call, a line each; "control build" and "control run" are
                         the names of a build FROM scratch and of a run with another entry point than /bin/sh
     faults.json         what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
-                        "given": WORD only where the call holds it; "help": true only where it asks for help;
-                        "do": "say" prints and goes on
-    types.json          the type of a file in the image, by its path: {"/etc/passwd": "6"}
+                        "given": WORD only where the call holds it, "lacks": WORD where it does not; "help": true
+                        only where it asks for help; "do": "say" prints and goes on, "lose" and "find" the engine
+    types.json          the type of a file in the image, by its path: {"/etc/passwd": "6"}; of several letters
+                        all but the last are headers that extend the next
+    state.json          what the State of a container of the image says, beside the usual
     info.json           what `docker info` says, beside the usual
     contexts.json       the names of docker's contexts
     environment.json    what a container's environment holds, beside PATH
@@ -20,7 +22,7 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     arrived.json        true once such a container was there
     engine.json         where the last call was to go, by its environment
     lost.json           true while no engine answers
-    podman.json         true where an image's id is told as podman tells it
+    podman.json         true where an image's id, and why a RUN of a build fails, are told as podman tells it
     pull.json           {"code": 1, "stderr": "…"}: the answer to `docker pull`
     images/ containers/
 
@@ -169,8 +171,8 @@ def strike(calls):
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault["do"] == "delay":
             time.sleep(fault["seconds"])
-        elif fault["do"] == "lose":
-            save(True, "lost.json")
+        elif fault["do"] in ("lose", "find"):
+            save(fault["do"] == "lose", "lost.json")
         elif fault["do"] in ("say", "fail"):
             harm(fault)
     if load("lost.json"):
@@ -196,6 +198,7 @@ def is_meant(fault, calls):
         and fault.get("help", False) == asks
         and fault.get("nth", nth) == nth >= fault.get("from", 0)
         and fault.get("given", words[0]) in words
+        and fault.get("lacks") not in words
     )
 
 
@@ -228,6 +231,10 @@ def build(words):
         print("Step 1/1 : FROM scratch", flush=True)
     if "SLEEP" in text:
         time.sleep(600)
+    if "RUN [" in text:  # as the control has it, of a program that is not there
+        program = text.partition("RUN [")[2].partition("]")[0]
+        why = f"OCI runtime create failed: exec: {program}: stat {program}: no such file or directory"
+        end(1, stderr="Error: while running runtime: exit status 1" if load("podman.json") else why)
     if "FAIL" in text:
         end(7, "last words of the build\n", "The command '/bin/sh -c false' returned a non-zero code: 7")
     config = {"Env": ["PATH=/bin"], "User": "", "WorkingDir": "", **load("config.json", default={})}
@@ -288,6 +295,10 @@ def run(words):
         time.sleep(load("in_flight.json"))
         save({"pid": os.getpid()}, "containers", name)
         save(True, "arrived.json")
+        try:
+            print(f"{arguments[3]}=B", flush=True)  # it has begun
+        except OSError:
+            pass  # and nobody hears it
         time.sleep(60)
     environment = {"PATH": os.environ["PATH"], **load("environment.json", default={})}
     for text, more in load("environments.json", default=[]):
@@ -363,6 +374,7 @@ def container(action, *words):
             state = {"Running": is_running(facts["pid"]), "ExitCode": facts.get("code", 0), "Error": ""}
             state.update(StartedAt=facts.get("started", STARTED), OOMKilled=False, Pid=facts["pid"])
             state["Status"] = "running" if state["Running"] else "created" if "started" in facts else "exited"
+            state.update({} if "started" in facts else load("state.json", default={}))
             told(found, {"Name": f"/{name}", "Id": "c0" * 32, "Created": STARTED, "State": state})
         if facts["pid"]:
             try:
@@ -427,7 +439,10 @@ def create(words):
 
 def cp(words):
     """Print the archive of a file whose type, as ustar tells it, stands in types.json."""
-    kind = load("types.json", default={}).get(words[-2].partition(":")[2], "0")
+    *extensions, kind = load("types.json", default={}).get(words[-2].partition(":")[2], "0")
+    for extension in extensions:
+        header = "extension".ljust(124, "\0") + f"{600:011o}\0".ljust(32, "\0") + extension
+        sys.stdout.write(header.ljust(512, "\0") + "6" * 600 + "\0" * 424)
     sys.stdout.write("file".ljust(156, "\0") + kind + "\0" * (1024 - 157))
 
 

@@ -19,13 +19,13 @@ E: Unable to locate package libanl-dev
 """
 LEGACY = f"""\
 Sending build context to Docker daemon  3.072kB\r\r
-Step 1/9 : FROM debian:bookworm-slim
+Step 1/6 : FROM debian:bookworm-slim
  ---> 1e5407c7d3d9
-Step 2/9 : ENV A=1
+Step 2/6 : ENV A=1
  ---> Running in 2c1e2de8847e
 Removing intermediate container 2c1e2de8847e
  ---> 449e803ba92f
-Step 3/9 : {INSTALL}
+Step 3/6 : {INSTALL}
  ---> Running in 7cdcc1ccac2d
 {APT}Removing intermediate container 7cdcc1ccac2d
 """
@@ -85,9 +85,9 @@ FAILED_BUILDS = {
 
 COPY_LEGACY = """\
 Sending build context to Docker daemon  3.072kB\r\r
-Step 1/5 : FROM scratch
+Step 1/2 : FROM scratch
  --->\x20
-Step 2/5 : COPY nosuch /app
+Step 2/2 : COPY nosuch /app
 """
 COPY_LEGACY_END = (
     "COPY failed: file not found in build context or excluded by .dockerignore: "
@@ -111,38 +111,26 @@ failed to compute cache key: "/nosuch" not found: not found"""
 
 BUILT = """\
 Sending build context to Docker daemon  3.072kB\r\r
-Step 1/9 : FROM debian:bookworm-slim
+Step 1/6 : FROM debian:bookworm-slim
  ---> 1e5407c7d3d9
-Step 2/9 : ENV A=1
+Step 2/6 : ENV A=1
  ---> Using cache
  ---> 449e803ba92f
-Step 3/9 : RUN npm install
+Step 3/6 : RUN npm install
  ---> Running in 7cdcc1ccac2d
 \x1b[91mnpm WARN\x1b[0m old
 DEPRECATED: gulp-util
 progress 1/9 :\r\x1b[Kprogress 9/9 :
 Removing intermediate container 7cdcc1ccac2d
  ---> 067a0812583e
-Step 4/9 : LABEL mine=yes
+Step 4/6 : LABEL mine=yes
  ---> Using cache
  ---> 067a0812583f
-Step 5/9 : COPY . /app
+Step 5/6 : COPY . /app
  ---> 067a0812583d
-Step 6/9 : WORKDIR /app
+Step 6/6 : WORKDIR /app
  ---> 067a0812583c
-Step 7/9 : LABEL {label0}
- ---> Running in d3b731ce0365
-Removing intermediate container d3b731ce0365
- ---> eafccba458d4
-Step 8/9 : LABEL {label1}
- ---> Running in cdf9155ba5cb
-Removing intermediate container cdf9155ba5cb
- ---> 6a11540fa481
-Step 9/9 : LABEL {label2}
- ---> Running in c8abc2055523
-Removing intermediate container c8abc2055523
- ---> a05c663c790d
-Successfully built a05c663c790d
+Successfully built 067a0812583c
 """
 
 COPIES = {

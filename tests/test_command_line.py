@@ -74,6 +74,83 @@ def test_warnings_are_printed_below_the_summary(fake, arguments, capsys):
     assert lines[2].startswith("report: ")
 
 
+# What leaves no score
+
+NO_SCORE = {
+    "engine": "the docker engine failed; evaluate again",
+    "registry": "a registry is out of reach; evaluate again",
+    "usage": "docker refuses an option or the build context",
+    "interrupted": "the evaluation was interrupted",
+}
+SCORED = ("build", "build_timeout")
+
+
+@pytest.mark.parametrize("kind", [*NO_SCORE, *SCORED])
+def test_no_score_no_number(fake, evaluate, kind):
+    """Neither in the line of the screen nor in the table of a step's summary."""
+    report = {**evaluate(["FROM x"], TRUE, FALSE), "error": {"kind": kind, "message": "x"}}
+    line = f"no score: {NO_SCORE[kind]}" if kind in NO_SCORE else "1 of 2 tests passed, score 1 of 2 (50%)"
+    assert de.score_line(report) == line
+    assert de.as_markdown(report).splitlines()[2] == line
+
+
+NO_ANSWER = {"on": "version", "do": "lose", "nth": 1}
+REFUSED = {"on": "build", "do": "fail", "help": True, "stderr": "unknown flag: --bogus"}
+OUT_OF_REACH = {
+    "on": "build",
+    "do": "fail",
+    "stdout": "Step 1/1 : FROM x\n",
+    "stderr": "dial tcp: no such host",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "more"),
+    [
+        ("engine", NO_ANSWER, []),
+        ("usage", REFUSED, ["--build-option=--bogus"]),
+        ("registry", OUT_OF_REACH, []),
+    ],
+)
+def test_where_there_is_no_score_the_screen_says_why(
+    fake, arguments, report, capsys, monkeypatch, kind, fault, more
+):
+    monkeypatch.setattr(de, "BUILD_PAUSE", 0.1)
+    fake.write("pull", {"stderr": "dial tcp: no such host"})
+    fake.fault(**fault)
+    assert de.main(arguments(["FROM x"], TRUE, TRUE, more=more)) == 1
+    out, err = capsys.readouterr()
+    assert f"no score: {NO_SCORE[kind]}\n" in out
+    assert "score 0" not in out
+    assert err.startswith("error: ")
+    assert report()["error"]["kind"] == kind
+
+
+# --keep-image
+
+
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [
+        ([], "docker"),
+        (["--engine=unix:///fake it"], "docker --host 'unix:///fake it'"),
+        (["--engine=lab"], "docker --context lab"),
+        (["--docker=DOCKER"], "DOCKER"),
+    ],
+)
+def test_a_kept_image_is_printed_with_the_line_that_opens_a_shell_in_it(
+    fake, arguments, report, capsys, more, command
+):
+    more = [word.replace("DOCKER", str(fake.program)) for word in more]
+    assert de.main(arguments(["FROM x"], TRUE, more=["--keep-image", *more])) == 0
+    (tag,) = fake.left()
+    command = command.replace("DOCKER", str(fake.program))
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index(f"image kept: {tag}")
+    assert lines[at + 1] == f"  a shell in it: {command} run --rm -it --entrypoint /bin/sh {tag}"
+    assert report()["environment"]["kept_image"] == tag
+
+
 # --check
 
 
@@ -337,6 +414,7 @@ def test_a_signal_during_a_test(fake, arguments, started, report, number, code):
     assert process.returncode == code
     assert [row["status"] for row in report()["test_results"]] == ["passed", "not_run", "not_run"]
     assert report()["error"] == {"kind": "interrupted", "message": "the evaluation was interrupted"}
+    assert b"\nno score: the evaluation was interrupted\n" in out
     assert fake.left() == []
     assert b"Traceback" not in err
     assert b"interrupted; cleaning up" in out
@@ -385,11 +463,14 @@ def test_a_second_signal_leaves_clean_up_and_names_what_is_left(fake, arguments,
     wait_for(lambda: fake.calls("image", "rm"))
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
-    _, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < de.CALL_LIMIT / 2  # the hanging call's own
     assert process.returncode == 130
-    assert b"left on the engine: image dockerfile-evaluator:" in err
-    assert "left on the engine" in report()["error"]["message"]
+    assert b"Traceback" not in err
+    (left,) = fake.left()
+    run = left.partition(":")[2]
+    assert [run in warning for warning in report()["warnings"]] == [True]
+    assert f"warning: leftover: what is named dockerfile-evaluator … {run} stays: ".encode() in out
 
 
 def test_a_signal_that_the_caller_ignores_stays_ignored(fake, arguments, started):
@@ -443,7 +524,7 @@ def test_signals_only_ask_and_those_ignored_stay_so():
         with de._signals_ask(stop) as heard:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 os.kill(os.getpid(), number)
-        assert (stop.level, heard) == (2, [signal.SIGINT, signal.SIGTERM])
+        assert (stop.asked, stop.at_once, heard) == (True, True, [signal.SIGINT, signal.SIGTERM])
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGHUP)) == (
             before[0],
             signal.SIG_IGN,

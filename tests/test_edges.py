@@ -223,6 +223,29 @@ def test_a_command_that_nobody_may_execute_does_not_exist(request, fake, evaluat
     assert report["test_results"][-1]["message"] == "not found: 'notes', 'folder', 'no-such'"
 
 
+@pytest.mark.parametrize("path", ["$PATH:", ":$PATH", "$PATH::/no", "."])
+@pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
+def test_a_file_in_the_working_folder_is_no_command_unless_it_can_be_executed(
+    request, fake, evaluate, tmp_path, shell, path
+):
+    """An empty entry in PATH (`PATH=$PATH:$NOSUCH`) is the working folder; busybox names it without a slash."""
+    if shell == "busybox":
+        fake.write("shell", [request.getfixturevalue("busybox"), "sh"])
+    elif shutil.which(shell):
+        fake.write("shell", [shell])
+    (tmp_path / "elsewhere").mkdir()
+    fake.write("environment", {"PATH": path.replace("$PATH", str(tmp_path / "elsewhere"))})
+    for name, mode in (("kubectl", 0o644), ("tool", 0o755)):
+        (fake.root / name).write_text("#!/bin/sh\n")
+        (fake.root / name).chmod(mode)
+    (fake.root / "folder").mkdir()
+    names = {"kubectl": "failed", "tool": "passed", "folder": "failed", "no-such": "failed", "cd": "passed"}
+    report = evaluate(
+        ["FROM x"], *[{"id": n, "type": "command_exists", "params": {"name": n}} for n in names]
+    )
+    assert statuses(report) == names
+
+
 # Locales
 
 

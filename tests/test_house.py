@@ -101,6 +101,13 @@ def test_the_parts_are_few():
     assert len(re.findall(r"threading\.(?:R?Lock|\w*Semaphore|Condition|Event)\(", SOURCE)) <= 3
 
 
+def test_the_evaluator_and_its_docker_room_stay_within_their_bounds():
+    lines = SOURCE.splitlines()
+    starts = {int(line[7]): at for at, line in enumerate(lines) if re.match(r"# Room \d: ", line)}
+    assert len(lines) <= 2900
+    assert starts[5] - starts[4] <= 1000
+
+
 def test_public_names_have_docstrings():
     for name in de.__all__:
         assert getattr(de, name).__doc__

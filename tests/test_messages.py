@@ -80,7 +80,7 @@ def test_a_dockerfile_that_is_none_is_told_in_dockers_words(fake, evaluate):
     assert report["test_results"][0]["message"] == "not run: the build failed"
 
 
-def test_the_log_is_free_of_advertising_of_colors_and_of_our_own_steps(fake, evaluate):
+def test_the_log_is_free_of_advertising_and_of_colors(fake, evaluate):
     fake.fault("build", "say", stdout=BUILT, stderr=ADVERTISING)
     report = evaluate(["FROM x"], TRUE)
     log = report["build"]["log"]
@@ -94,21 +94,42 @@ def test_the_log_is_free_of_advertising_of_colors_and_of_our_own_steps(fake, eva
         ("6/6", "WORKDIR"),
     ]
     assert "npm WARN old\nDEPRECATED: gulp-util\n" in log
-    for gone in (
-        "\x1b",
-        "io.dockerfile-evaluator",
-        "legacy builder",
-        "go/buildx",
-        "eafccba458d4",
-        "cdf9155ba5cb",
-    ):
+    for gone in ("\x1b", "legacy builder", "go/buildx"):
         assert gone not in log
 
 
-def test_a_run_that_prints_a_label_of_ours_hides_nothing(fake, evaluate):
-    printed = "Step 1/5 : FROM x\nStep 2/5 : RUN ./x\nStep 2/5 : LABEL io.dockerfile-evaluator.x\n ---> Running in 0123456789ab\nmade\n"
-    fake.fault("build", "fail", stdout=printed, stderr="The command './x' returned a non-zero code: 7")
-    assert "\nmade\n" in evaluate(["FROM x"], TRUE)["build"]["log"]
+CAUSE = "ModuleNotFoundError: No module named 'numpy'"
+ADVICE = [f"hint: {number:03} {'try something else ' * 20}" for number in range(80)]
+LEGACY_STEPS = (
+    "Step 1/3 : FROM x\nStep 2/3 : RUN echo of another step\nof another step\nStep 3/3 : RUN ./make\n"
+)
+BUILDKIT_STEPS = "#4 [1/3] FROM x\n#5 [2/3] RUN echo\n#5 0.1 of another step\n#6 [3/3] RUN ./make\n"
+
+
+@pytest.mark.parametrize("builder", ["legacy", "buildkit"])
+def test_the_log_keeps_the_head_of_the_step_that_failed_where_advice_follows_it(fake, evaluate, builder):
+    if builder == "legacy":
+        text = "\n".join([CAUSE, *ADVICE])
+        end = "The command '/bin/sh -c ./make' returned a non-zero code: 1"
+        fake.fault("build", "fail", stdout=f"{LEGACY_STEPS}{text}\n", stderr=end)
+    else:
+        text = "\n".join(f"#6 0.2 {line}" for line in [CAUSE, *ADVICE])
+        end = 'failed to solve: process "/bin/sh -c ./make" did not complete successfully: exit code: 1'
+        log = f"#1 [internal] load build definition\n{BUILDKIT_STEPS}{text}\n#6 ERROR: x\nERROR: {end}"
+        fake.fault("build", "fail", stderr=log)
+    log = evaluate(["FROM x"], TRUE)["build"]["log"]
+    head, _, tail = log.partition("[…]")
+    assert CAUSE in head
+    assert "of another step" not in log
+    assert ADVICE[-1] in tail
+    assert end in tail
+    assert len(log) < 20_000
+
+
+def test_a_short_log_is_not_told_twice(fake, evaluate):
+    fake.fault("build", "fail", stdout=f"{LEGACY_STEPS}{CAUSE}\n", stderr="returned a non-zero code: 1")
+    log = evaluate(["FROM x"], TRUE)["build"]["log"]
+    assert (log.count(CAUSE), "[…]" in log) == (1, False)
 
 
 # Commands
@@ -245,10 +266,14 @@ def test_the_schema_asks_for_all_that_is_promised(fake, evaluate):
             value = place.pop(key)
             assert not schema("report").is_valid(report), key
             place[key] = value
-    assert {"context", "build_options", "run_options", "image_id", "layers"} < set(report["environment"])
+    promised = {"context", "build_options", "run_options", "options_sha256", "image_id", "layers"}
+    assert promised | {"engine_cpus", "engine_memory"} < set(report["environment"])
     assert {"params", "retried"} < set(report["test_results"][0])
-    report["error"] = {"kind": "usage", "message": "docker refuses an option"}
-    schema("report").validate(report)
+    for kind in ("build", "build_timeout", "engine", "registry", "usage", "interrupted"):
+        report["error"] = {"kind": kind, "message": "x"}
+        schema("report").validate(report)
+    report["error"] = {"kind": "another", "message": "x"}
+    assert not schema("report").is_valid(report)
 
 
 # Faults of a rubric

@@ -24,7 +24,7 @@ class Check:
 
 
 def make(name, *requires, looks=False, timeout=1.0):
-    return de.Test(name, "fake", Check(name, looks), timeout, 1, requires, None)
+    return de.Test(name, "fake", Check(name, looks), timeout, 1, tuple(dict.fromkeys(requires)), None)
 
 
 class Engine:
@@ -38,14 +38,16 @@ class Engine:
         self.runs = {name: list(endings) for name, endings in runs.items()}
         self.lock = threading.Lock()
         self.order, self.now, self.together, self.networks = [], set(), [], {}
+        self.retries = []
 
-    def run(self, script, timeout, *, network):
+    def run(self, script, timeout, *, network, retry):
         name = script.arguments[0]
         with self.lock:
             self.order.append(name)
             self.now.add(name)
             self.together.append(frozenset(self.now))
             self.networks[name] = network
+            self.retries += [name] * retry
             if len(self.now) >= self.meet:
                 self.met.set()
         self.met.wait(30)
@@ -57,7 +59,7 @@ class Engine:
 
 FINE, BAD = de.Run(de.FINISHED, status=0), de.Run(de.FINISHED, status=1)
 LATE, BROKEN = de.Run(de.TIMEOUT, "late"), de.Run(de.ERROR, "engine")
-DISTURBED = de.Run(de.FINISHED, status=1, disturbed=True)
+DOUBT = de.Run(de.IN_DOUBT, "no proof")
 
 
 def run(tests, engine, jobs=1, stop=None):
@@ -67,7 +69,8 @@ def run(tests, engine, jobs=1, stop=None):
 
 
 def rows_of(tests, engine, jobs=1, stop=None):
-    return de.Runner(tests, engine.run, stop or de.Stop(), jobs, de.Events()).run()
+    rubric = de.Rubric("", "", "", tuple(tests), de.unresolvable(tests))
+    return de.Runner(rubric, engine.run, stop or de.Stop(), jobs, de.Events()).run()
 
 
 def test_a_test_runs_after_what_it_requires_and_only_if_that_passed():
@@ -138,7 +141,7 @@ def test_thousands_of_tests_are_planned_at_once(shape):
 
 
 def test_what_only_looks_overlaps_and_comes_before_commands(monkeypatch):
-    monkeypatch.setattr(de, "LOOKS_AT_ONCE", 3)
+    monkeypatch.setattr(de, "LOOKS_IN_PARALLEL", 3)
     looks = [make(f"look{i}", looks=True) for i in range(9)]
     engine = Engine(slow="look8", meet=3)
     run([make("command1"), *looks, make("command2")], engine, jobs=2)
@@ -162,14 +165,6 @@ def test_only_what_looks_has_no_network():
     assert engine.networks == {"look": False, "command": True}
 
 
-def test_a_requirement_given_twice_runs_once():
-    for looks, jobs in ((True, 1), (False, 2)):
-        engine = Engine()
-        tests = [make("a", looks=looks), make("b", "a", "a", looks=looks)]
-        assert run(tests, engine, jobs) == {"a": "passed", "b": "passed"}
-        assert engine.order == ["a", "b"]
-
-
 def test_commands_run_one_at_a_time_unless_asked():
     tests = [make(f"c{i}") for i in range(6)]
     serial, parallel = Engine(), Engine(meet=3)
@@ -179,43 +174,61 @@ def test_commands_run_one_at_a_time_unless_asked():
     assert max(map(len, parallel.together)) == 3
 
 
-def test_a_timeout_beside_others_is_retried_alone():
-    engine = Engine(late=[LATE, FINE], stuck=[LATE, LATE])
-    tests = [make("late"), make("stuck"), make("after", "late"), make("other")]
-    assert run(tests, engine, jobs=4) == {
-        "late": "passed",
-        "stuck": "timeout",
-        "after": "passed",
-        "other": "passed",
-    }
-    again = [together for together, name in zip(engine.together, engine.order) if name == "late"][1]
-    assert again == {"late"}
+ENDINGS = {  # how a test ends, and once more: its status, and whether it is tried once more
+    "late": ([LATE, FINE], "passed", True),
+    "stuck": ([LATE, LATE], "timeout", True),
+    "doubtful": ([DOUBT, FINE], "passed", True),
+    "bad": ([DOUBT, BAD], "failed", True),
+    "late the second time": ([DOUBT, LATE], "timeout", True),
+    "broken": ([DOUBT, BROKEN], "error", True),
+    "fine": ([FINE], "passed", False),
+    "wrong": ([BAD], "failed", False),
+    "refused": ([BROKEN], "error", False),
+}
 
 
 @pytest.mark.parametrize("looks", [True, False], ids=["looks", "commands"])
-def test_a_retry_leaves_its_trace(looks):
-    engine = Engine(late=[LATE, FINE], disturbed=[DISTURBED, FINE], twice=[DISTURBED, DISTURBED])
-    tests = [make(name, looks=looks) for name in ("late", "disturbed", "twice", "fine")]
-    rows = rows_of(tests, engine, jobs=4)
+def test_what_is_late_beside_others_or_in_doubt_is_run_once_more_alone_after_its_wave(looks):
+    engine = Engine(**{name: runs for name, (runs, _, _) in ENDINGS.items()})
+    rows = rows_of([make(name, looks=looks) for name in ENDINGS], engine, jobs=4)
     assert {name: (row["status"], row["retried"]) for name, row in rows.items()} == {
-        "late": ("passed", True),
-        "disturbed": ("passed", True),
-        "twice": ("failed", True),
-        "fine": ("passed", False),
+        name: (status, retried) for name, (_, status, retried) in ENDINGS.items()
     }
+    again = [name for name, (_, _, retried) in ENDINGS.items() if retried]
+    assert sorted(engine.retries) == sorted(again)
+    assert sorted(engine.order[: len(ENDINGS)]) == sorted(ENDINGS)  # the whole wave comes first
+    assert engine.order[len(ENDINGS) :] == engine.retries
+    assert engine.together[len(ENDINGS) :] == [frozenset([name]) for name in engine.retries]
+
+
+def test_what_a_retry_unlocks_comes_after_it():
+    engine = Engine(late=[LATE, FINE])
+    tests = [make("late"), make("after", "late"), make("other")]
+    assert set(run(tests, engine, jobs=2).values()) == {"passed"}
+    assert engine.order[-2:] == ["late", "after"]
 
 
 def test_what_requires_a_retried_test_is_not_itself_retried():
-    rows = rows_of([make("a"), make("b", "a")], Engine(a=[DISTURBED, BAD]))
+    rows = rows_of([make("a"), make("b", "a")], Engine(a=[DOUBT, BAD]))
     assert [(row["status"], row["retried"]) for row in rows.values()] == [
         ("failed", True),
         ("skipped", False),
     ]
 
 
-def test_a_timeout_of_a_command_that_was_alone_stands():
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_timeout_of_a_command_that_was_alone_stands(jobs):
     engine = Engine(late=[LATE, FINE])
-    assert run([make("late")], engine) == {"late": "timeout"}
+    assert run([make("late")], engine, jobs) == {"late": "timeout"}
+    engine = Engine(late=[LATE, FINE])
+    assert run([make("late"), make("other")], engine) == {"late": "timeout", "other": "passed"}
+
+
+def test_after_two_engine_faults_in_a_row_nothing_is_run_once_more():
+    engine = Engine(**{name: [DOUBT, BROKEN] for name in "abc"})
+    found = run([make(name) for name in "abc"], engine, jobs=3)
+    assert sorted(found.values()) == ["error", "error", "not_run"]
+    assert len(engine.order) == 5
 
 
 def test_two_engine_faults_in_a_row_end_the_evaluation():
@@ -231,10 +244,10 @@ def test_a_stop_leaves_the_rest_not_run():
     engine.runs["b"] = [de.Run(de.NOT_RUN, "interrupted")]
     original = engine.run
 
-    def run_and_stop(script, timeout, *, network):
+    def run_and_stop(script, timeout, **options):
         if script.arguments[0] == "b":
             stop.ask()
-        return original(script, timeout, network=network)
+        return original(script, timeout, **options)
 
     engine.run = run_and_stop
     found = run([make("a"), make("b"), make("c", "b"), make("d")], engine, stop=stop)

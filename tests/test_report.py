@@ -64,8 +64,21 @@ def test_the_fields_of_the_published_format_are_there(fake, evaluate, tmp_path):
     }
     environment = report["environment"]
     assert_holds(environment, docker_client="28.2", docker_server="20.10", builder="legacy", jobs=1)
-    assert_holds(environment, image_size=1234, platform="linux/amd64")
+    assert_holds(environment, image_size=1234, platform="linux/amd64", engine_cpus=3, engine_memory=2**32)
     assert len(environment["dockerfile_sha256"]) == len(environment["rubric_sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("info", "cpus", "memory"),
+    [
+        ({"NCPU": 16, "MemTotal": 7}, 16, 7),
+        ({"NCPU": None, "MemTotal": None, "host": {"cpus": 8, "memTotal": 9}}, 8, 9),  # podman's words
+        ({"NCPU": None, "MemTotal": None}, None, None),
+    ],
+)
+def test_processors_and_memory_are_the_engines(fake, evaluate, info, cpus, memory):
+    fake.write("info", info)
+    assert_holds(evaluate(["FROM x"], TRUE)["environment"], engine_cpus=cpus, engine_memory=memory)
 
 
 def test_the_report_is_in_the_rubrics_order(fake, evaluate):

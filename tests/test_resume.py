@@ -56,6 +56,59 @@ def test_a_report_on_something_else_is_made_anew(again, change):
     assert again(**change)[1] is False
 
 
+SECRETIVE = [
+    {"build_options": ["--build-arg=TOKEN=one"]},
+    {"build_options": ["--build-arg=TOKEN=two"]},
+    {"build_options": ["--secret=id=one"]},
+    {"build_options": ["--secret=id=two"]},
+    {"run_options": ["--env=TOKEN=one"]},
+    {"run_options": ["--env=TOKEN=two"]},
+    {"run_options": ["-eTOKEN=one"]},
+    {"run_options": ["-eTOKEN=two"]},
+    {"run_options": ["--env-file=one"]},
+    {"run_options": ["--env-file=two"]},
+]
+
+
+@pytest.mark.parametrize("first", SECRETIVE[::2])
+def test_another_value_of_an_option_is_something_else_though_the_report_leaves_it_out(again, first):
+    second = SECRETIVE[SECRETIVE.index(first) + 1]
+    shown = again(**first)[0]["environment"]
+    assert again(**first)[1] is False
+    other, is_new = again(**second)
+    assert is_new is True
+    assert other["environment"]["build_options"] == shown["build_options"]
+    assert other["environment"]["run_options"] == shown["run_options"]
+    assert other["environment"]["options_sha256"] != shown["options_sha256"]
+
+
+def test_a_word_that_goes_from_build_to_run_is_something_else(again):
+    again(build_options=["--network=host"])
+    assert again(run_options=["--network=host"])[1] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "is_new"),
+    [
+        ({}, False),
+        ({"run_options": ["--memory=1g"], "build_options": ["--no-cache"]}, False),
+        *((options, True) for options in SECRETIVE[::2]),
+    ],
+)
+def test_an_older_report_without_the_hash_counts_where_no_option_can_hold_a_secret(
+    fake, dockerfile, rubric, tmp_path, options, is_new
+):
+    output = tmp_path / "report.json"
+    files = (dockerfile("FROM x"), "r", rubric(TRUE), str(output))
+    report = de.evaluate(*files, **options)
+    del report["environment"]["options_sha256"]
+    output.write_text(json.dumps(report))
+    before = len(fake.calls())
+    de.evaluate(*files, resume=True, **options)
+    assert (len(fake.calls()) > before) is is_new
+    output.unlink()  # the schema of today asks for the hash
+
+
 def test_a_failed_build_is_a_report_like_any_other(again):
     first, _ = again(("FROM x", "RUN FAIL"))
     assert first["error"]["kind"] == "build"
@@ -63,7 +116,7 @@ def test_a_failed_build_is_a_report_like_any_other(again):
     assert again(("FROM x", "RUN FAIL"), keep_image=True) == (first, False)  # there is none to keep
 
 
-@pytest.mark.parametrize("kind", ["engine", "usage", "interrupted"])
+@pytest.mark.parametrize("kind", ["engine", "registry", "usage", "interrupted"])
 def test_what_is_no_score_is_evaluated_again(again, tmp_path, kind):
     report, _ = again()
     (tmp_path / "report.json").write_text(json.dumps({**report, "error": {"kind": kind, "message": "x"}}))
@@ -185,6 +238,53 @@ def test_a_url_is_a_host_and_all_else_a_context(fake, evaluate, monkeypatch, whe
     monkeypatch.setenv("DOCKER_HOST", "unix:///mine")
     evaluate(["FROM x"], TRUE, engine=where)
     assert ast.literal_eval((fake.folder / "engine.json").read_text()) == seen
+
+
+NO_SUCH_CONTEXT = {  # as docker 28.2 says it
+    "stderr": 'Failed to initialize: unable to resolve docker endpoint: context "lab": context not found'
+}
+CLIENT = '{"Client": {"Version": "28.2.2", "Os": "linux", "Arch": "amd64"}, "Server": null}'
+LOST = "Cannot connect to the Docker daemon at unix:///nosuch. Is the docker daemon running?"
+
+
+@pytest.mark.parametrize(
+    ("contexts", "answer", "kind"),
+    [
+        ([], NO_SUCH_CONTEXT, "usage"),
+        (["lab"], {"stdout": CLIENT, "stderr": LOST}, "engine"),
+        (["lab"], {"stderr": "something else"}, "engine"),
+    ],
+)
+def test_a_context_that_docker_does_not_have_is_usage(fake, evaluate, contexts, answer, kind):
+    fake.write("contexts", contexts)
+    fake.fault("version", "fail", **answer)
+    report = evaluate(["FROM x"], TRUE, engine="lab", wait=0.3)
+    assert report["error"]["kind"] == kind
+    assert ("docker has no context 'lab'" in report["error"]["message"]) == (kind == "usage")
+    assert statuses(report) == {"run_command_1": "not_run"}
+
+
+def test_a_context_that_docker_does_not_have_is_not_waited_for(fake, evaluate):
+    fake.fault("version", "fail", **NO_SUCH_CONTEXT)
+    started = time.monotonic()
+    assert evaluate(["FROM x"], TRUE, engine="lab", wait=60)["error"]["kind"] == "usage"
+    assert time.monotonic() - started < 50
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        LOST,
+        "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
+        "Error response from daemon: client version 1.50 is too new. Maximum supported API version is 1.41",
+    ],
+)
+def test_a_docker_that_names_no_server_has_no_engine(fake, evaluate, words):
+    """Only podman is its own engine. The code differs: it takes docker's client for one."""
+    fake.fault("version", "fail", stdout=CLIENT, stderr=words)
+    error = evaluate(["FROM x"], TRUE)["error"]
+    assert (error["kind"], fake.count("build")) == ("engine", 0), error["message"]
+    assert "no docker engine answers" in error["message"]
 
 
 def test_podman_refuses_a_context(fake, evaluate):

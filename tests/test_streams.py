@@ -106,14 +106,6 @@ def test_a_clock_that_a_gap_set_back_gives_no_time_below_nothing():
     assert transcript.seconds(now=9.0) == 0.0
 
 
-def test_what_is_to_end_without_a_mark_has_the_time_of_an_end(monkeypatch):
-    monkeypatch.setattr(de, "END_LIMIT", 30.0)
-    transcript = de.Transcript(de.Script(""), NONCE, timeout=5.0)
-    transcript.feed(BEGIN, 0.0)
-    transcript.expect_end(6.0)
-    assert [transcript.limit_over(now) for now in (7.0, 36.0, 36.1)] == ["", "", "end"]
-
-
 def test_a_needle_as_long_as_many_pieces_is_found():
     needle = "x" * 100_000 + "y"
     pieces = list(range(0, 100_000, 1000))

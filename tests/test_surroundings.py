@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import fcntl
 import json
@@ -79,57 +78,7 @@ def test_without_a_screen_a_failure_still_ends_with_1(fake, arguments, report, r
     assert fake.left() == []
 
 
-# What dead runs left, and what comes late
-
-
-def leave(fake, more=()):
-    """Leave an image and a container of a run that is over by any clock."""
-    keys = {"run": "00000000000a", "owner": "unknown", "expires": "1000000000"}
-    labels = {**{f"io.dockerfile-evaluator.{key}": value for key, value in keys.items()}, **dict(more)}
-    container, image = "dockerfile-evaluator-00000000000a-1", "dockerfile-evaluator:00000000000a"
-    (fake.folder / "containers" / container).write_text(json.dumps({"pid": 0, "labels": labels}))
-    (fake.folder / "images" / image).write_text(json.dumps({"Config": {"Labels": labels}}))
-    return {"container": container, "image": image}
-
-
-@pytest.mark.parametrize("kind", ["image", "container"])
-def test_what_a_dead_run_left_and_somebody_holds_is_one_try_and_a_warning(fake, evaluate, monkeypatch, kind):
-    monkeypatch.setattr(de, "REMOVE_LIMIT", 3.0)
-    name = leave(fake)[kind]
-    words = "Error response from daemon: conflict: unable to remove it - container 1d2e3f is using it"
-    fake.fault(f"{kind} rm", "fail", given=name, stderr=words)
-    report = evaluate(["FROM x"], TRUE)
-    assert (statuses(report), report["error"]) == ({"run_command_1": "passed"}, None)
-    assert fake.left() == [name]
-    assert len([call for call in fake.calls(kind, "rm") if name in call]) == 1
-    assert len([warning for warning in report["warnings"] if name in warning]) == 1
-
-
-def test_an_image_with_megabytes_of_labels_that_a_dead_run_left_is_removed(fake, evaluate):
-    labels = {f"label{i}": "x" * 100_000 for i in range(50)}
-    leave(fake, labels)
-    evaluate(["FROM x"], TRUE)
-    assert fake.left() == []
-
-
-def test_a_container_that_comes_late_is_removed_or_named(fake, evaluate, monkeypatch):
-    """Its start was given up long before the engine had made it, and nobody waits for it any more."""
-    monkeypatch.setattr(de, "START_LIMIT", 0.5)
-    monkeypatch.setattr(de, "CREATE_LIMIT", 0.5)
-    fake.write("in_flight", 4)
-    report = evaluate(["FROM x"], TRUE)
-    assert report["error"]["kind"] == "engine"
-    calls = len(fake.calls("run"))
-    wait_for(lambda: len(os.listdir(fake.folder / "containers")) >= calls or is_over(fake, 6))
-    for name in os.listdir(fake.folder / "containers"):
-        facts = ast.literal_eval((fake.folder / "containers" / name).read_text())
-        os.killpg(facts["pid"], signal.SIGKILL)
-    assert [name for name in fake.left() if name not in report["error"]["message"]] == []
-
-
-def is_over(fake, seconds):
-    """Whether some seconds have passed since the last call of docker."""
-    return time.time() - (fake.folder / "calls").stat().st_mtime > seconds
+# Interrupts
 
 
 def test_an_interrupted_build_is_reported_with_its_time_and_log(fake, arguments, report):
