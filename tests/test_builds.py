@@ -164,10 +164,11 @@ def test_an_interrupt_does_not_wait_for_the_second_repetition(fake, dockerfile, 
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_an_engine_that_is_lost_in_the_build_has_time_to_come_back(fake, evaluate, monkeypatch, back):
+def test_an_engine_that_is_lost_in_the_build_has_time_to_come_back(fake, evaluate, limit, back):
+    limit(clean_up=0.5)
     fake.fault("build", "lose", nth=1)
     if back:
-        monkeypatch.setattr(de, "RETURN_LIMIT", 60.0)
+        limit(**{"return": 60.0})
         fake.fault("version", "find", nth=4)
     report = evaluate(["FROM x"], TRUE)
     assert (statuses(report), report["error"] and report["error"]["kind"]) == (

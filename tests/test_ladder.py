@@ -50,7 +50,8 @@ def test_an_engine_that_never_answers(fake, evaluate, limit):
     assert report["error"] == {"kind": "engine", "message": "docker version gave no answer within 1 s"}
 
 
-def test_an_engine_that_stops_answering_after_a_failed_build(fake, evaluate):
+def test_an_engine_that_stops_answering_after_a_failed_build(fake, evaluate, limit):
+    limit(clean_up=0.5)
     fake.fault("build", "fail", **CUT)
     fake.fault("control build", "lose")
     assert kind_of(evaluate(["FROM x"], TRUE)) == "engine"

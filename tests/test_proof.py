@@ -67,10 +67,11 @@ def test_a_docker_program_that_is_killed_once_in_the_middle_of_a_test_costs_noth
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_an_engine_that_is_lost_in_a_test_has_time_to_come_back(fake, arguments, report, monkeypatch, back):
+def test_an_engine_that_is_lost_in_a_test_has_time_to_come_back(fake, arguments, report, limit, back):
+    limit(clean_up=0.5)
     fake.fault("run", "lose", nth=2)
     if back:
-        monkeypatch.setattr(de, "RETURN_LIMIT", 60.0)
+        limit(**{"return": 60.0})
         fake.fault("version", "find", nth=4)
     assert de.main(arguments(["FROM x"], TRUE, TRUE, TRUE)) == (0 if back else 1)
     found = list(statuses(report()).values())
@@ -78,7 +79,8 @@ def test_an_engine_that_is_lost_in_a_test_has_time_to_come_back(fake, arguments,
     assert (report()["error"] and report()["error"]["kind"]) == (None if back else "engine")
 
 
-def test_after_two_engine_faults_in_a_row_the_rest_is_not_run(fake, evaluate):
+def test_after_two_engine_faults_in_a_row_the_rest_is_not_run(fake, evaluate, limit):
+    limit(clean_up=0.5)
     fake.fault("run", "lose", nth=2)
     report = evaluate(["FROM x"], *[TRUE] * 5)
     assert list(statuses(report).values()) == ["passed", "error", "error", "not_run", "not_run"]
