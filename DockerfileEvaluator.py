@@ -55,7 +55,19 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple, Sequence, TextIO, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    NoReturn,
+    Sequence,
+    TextIO,
+    TypeVar,
+)
 
 __version__ = "1.1.0"
 __all__ = ["EvaluationError", "evaluate", "main"]
@@ -1720,7 +1732,8 @@ class Engine:
                 try:
                     self._remove_own(kind, deadline, stays)
                 except (Stopped, EngineError) as error:
-                    what = f"each {kind} named {REPOSITORY} … {self._run}"
+                    each = f"each container named {REPOSITORY}-{self._run}-N"
+                    what = f"image {self.tag}" if kind == "image" else each
                     stays[what] = str(error) or "clean-up was interrupted"
             if not stays or self._stop.at_once or time.monotonic() + pause > deadline:
                 break
@@ -1740,7 +1753,7 @@ class Engine:
             rest, why = deadline - time.monotonic(), "no time was left"
             if rest > 0 or kind == "image":
                 try:
-                    limit = min(max(rest, SWEEP_LIMIT), CALL_LIMIT)
+                    limit = min(rest, CALL_LIMIT) if kind == "container" else max(rest, SWEEP_LIMIT)
                     why = self.remove(kind, name, limit, force=not stays)
                 except EngineError as error:
                     why = str(error)
@@ -2199,7 +2212,7 @@ class Docker:
         what = f"the image cannot be started{f' with {shown(options)}' if options else ''}"
         if seen.begins:
             what, said = "no proof that the check ran to its end", "the engine knows nothing of the container"
-        run = Run(FAILED, f"{what}: {shown(said, 400) or f'docker did not do so in {START_LIMIT:.0f} s'}")
+        run = Run(FAILED, f"{what}: {shown(said, 400) or f'docker did not do so within {START_LIMIT:.0f} s'}")
         self._unstartable = None if self._has_begun else run
         return run
 
@@ -3199,10 +3212,14 @@ def _parser() -> argparse.ArgumentParser:
         "evaluation could not be carried out; 2 wrong usage; 130 interrupted by Ctrl-C (143 by SIGTERM, "
         "129 by SIGHUP).",
     )
-    refuse, hint = parser.error, "; one that begins with - needs an equals sign: --run-option=--memory=2g"
-    parser.error = lambda message: refuse(  # type: ignore[method-assign]
-        message + (hint if "-option: expected one" in message else "")
-    )
+    refuse = parser.error
+
+    def error(message: str) -> NoReturn:
+        missing = re.match("argument (--[a-z]+-option): expected one", message)
+        hint = f"; one that begins with - needs an equals sign: {missing[1]}=--memory=2g" if missing else ""
+        refuse(message + hint)
+
+    parser.error = error  # type: ignore[method-assign]
     add = parser.add_argument
     add("--dockerfile", metavar="FILE", help="the Dockerfile to score")
     add("--repo", metavar="NAME", help="names the default rubric, and stands in the report")

@@ -195,7 +195,7 @@ CUT_IN_A_RUN = {"stdout": f"{FROM}Step 2/4 : RUN x\n", "stderr": "unexpected EOF
 @pytest.mark.parametrize(
     ("first", "kind", "message"),
     [
-        (CUT_IN_A_RUN, "build", "step 2 of 4 (RUN x): unexpected EOF"),
+        (CUT_IN_A_RUN, "engine", "the connection was cut in every build: unexpected EOF"),
         (CHANCES["a registry"], "registry", "Docker Hub is out of reach: "),
     ],
 )

@@ -470,7 +470,9 @@ def test_a_second_signal_leaves_clean_up_and_names_what_is_left(fake, arguments,
     (left,) = fake.left()
     run = left.partition(":")[2]
     assert [run in warning for warning in report()["warnings"]] == [True]
-    assert f"warning: leftover: what is named dockerfile-evaluator … {run} stays: ".encode() in out
+    assert (
+        f"warning: leftover: image dockerfile-evaluator:{run} stays: clean-up was interrupted".encode() in out
+    )
 
 
 def test_a_signal_that_the_caller_ignores_stays_ignored(fake, arguments, started):

@@ -130,7 +130,7 @@ def test_killed_for_good_during_a_test(private, evaluate_with_harm):
     private.start()
     assert statuses(report) == {"before": "passed", "slow": "error", "after": "error", "last": "not_run"}
     assert report["error"]["kind"] == "engine"
-    assert re.search("^leftover: what is named dockerfile-evaluator … [0-9a-f]{12}-", report["warnings"][-1])
+    assert re.search("^leftover: image dockerfile-evaluator:[0-9a-f]{12}-", report["warnings"][-1])
 
 
 def stopped_in_good_order(private):
@@ -162,7 +162,7 @@ def test_killed_for_good_before_clean_up(private, evaluate_with_harm):
     report, _ = evaluate_with_harm("cleaning up", private.kill, tests=(BEFORE,))
     private.start()
     assert (statuses(report), report["error"]) == ({"before": "passed"}, None)
-    assert report["warnings"][-1].startswith("leftover: what is named dockerfile-evaluator … ")
+    assert report["warnings"][-1].startswith("leftover: image dockerfile-evaluator:")
 
 
 def test_restarted_before_clean_up(private, evaluate_with_harm, monkeypatch):

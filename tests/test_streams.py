@@ -21,7 +21,7 @@ def feed(data: bytes, cuts: list[int], *needles: str, before: bytes = b"") -> de
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for start, end in zip(edges, edges[1:]):
         transcript.feed(data[start:end], float(start))
-    transcript.close()
+    transcript.close(0.0)
     return transcript
 
 
@@ -54,7 +54,7 @@ def test_a_needle_is_found_though_two_reads_cut_it_at_any_byte(cut):
     filler = b"x" * 200  # more than is held back as the beginning of a mark
     transcript = de.Transcript(de.Script("", (), (b"needle",)), NONCE, 5.0)
     transcript.feed(BEGIN + filler + b"needle"[:cut], 0.0)
-    transcript.close()
+    transcript.close(0.0)
     transcript.feed(b"needle"[cut:] + filler + END, 1.0)
     assert transcript.found() == (True,)
 
@@ -133,7 +133,7 @@ def test_long_output_keeps_its_head_and_tail_in_flat_memory(monkeypatch):
     for _ in range(500):
         transcript.feed(piece, 0.0)
     transcript.feed(b"at the very end", 0.0)
-    transcript.close()
+    transcript.close(0.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert transcript.output() == f"the start|\n[… {500 * de.CHUNK} bytes left out …]\nat the very end"
