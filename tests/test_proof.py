@@ -287,7 +287,7 @@ def test_an_image_that_cannot_be_started_says_so_once_for_all_tests(fake, evalua
     report = evaluate(["FROM x"], *[TRUE] * 6)
     assert set(statuses(report).values()) == {"failed"}
     assert len({row["message"] for row in report["test_results"]}) == 1
-    assert "the image cannot be started: docker: Error " in report["test_results"][5]["message"]
+    assert "the image cannot be started: no space left on device." in report["test_results"][5]["message"]
     assert (report["error"], fake.count("run"), fake.count("control run")) == (None, 2, 1)
     assert fake.left() == []
 
