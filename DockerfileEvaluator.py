@@ -69,7 +69,7 @@ from typing import (
     TypeVar,
 )
 
-__version__ = "1.1.0"
+__version__ = "1.2.0"
 __all__ = ["EvaluationError", "evaluate", "main"]
 
 
