@@ -946,7 +946,7 @@ CLEAN_UP_LIMIT = 60.0  # for all that a run removes at its end, together
 SWEEP_LIMIT = 5.0  # for one leftover of a killed run
 PULL_LIMIT = 60.0  # for Docker Hub to say that it has no such image
 MARGIN = 3600.0  # that a run may outlive the sum of its limits before it counts as dead
-GRACE = 1.0  # that a time limit waits while output is still read; a longer gap is not counted
+GRACE = 1.0  # that a limit waits while output still comes; a gap in our clock that is longer is not counted
 STANDSTILL = 5.0  # gaps after which a verdict is in doubt: Ctrl-Z, a machine that slept
 SLOW_ANSWER = 2.0  # after which an engine counts as having stood still, too
 
@@ -1028,7 +1028,7 @@ BUILDERS = {
         re.compile(rf"(\[\d+/\d+\] )?STEP {_STEP}: (?P<title>.*)"),
     ),
 }
-_CACHE_IS_IMAGES = ("legacy", "buildah")  # the builders of which that is so
+_CACHE_IS_IMAGES = ("legacy", "buildah")  # builders that keep their cache as images without a name
 _ADVERTISING = re.compile(
     r"""
       DEPRECATED:\ The\ legacy\ builder | \s+Install\ the\ buildx | \s+https://docs\.docker\.com/go/buildx
@@ -1127,7 +1127,7 @@ class Flags(NamedTuple):
     def with_defaults(
         self, given: Sequence[str], extra: Sequence[tuple[str, str]] = (), omit: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return our defaults, but those to `omit` and those that the user's words replace; then these."""
+        """Return our defaults, except those to `omit` or set by the user, followed by the user's words."""
         names = {*omit, *self.set_by(given)}
         if any(name.startswith("health-") for name in names):
             names.add("no-healthcheck")
@@ -1513,7 +1513,7 @@ class BuildLog:
             self._said.append(line.strip())
         begins = BUILDERS[self.builder][1].match(line) if self.builder else None
         name = begins["vertex"] if begins and self.builder == "buildkit" else ""
-        if begins and name in self._steps and name and not begins["place"]:  # a line of a step that is known
+        if begins and name and name in self._steps and not begins["place"]:  # a line of a step that is known
             begins = None
         step = self._steps.get(name)
         if begins:
@@ -1567,7 +1567,7 @@ class Engine:
         # Of this run, see begin():
         self.tag = ""  # of its image
         self.awaited: set[str] = set()  # containers that docker was told to make, and may still be making
-        self._run = ""  # what its names have in common
+        self._run = "not begun"  # what its names have in common
         self._numbers = itertools.count(1)
         self._context = ""  # of docker, where one was asked for
         self._stop = stop
@@ -1578,12 +1578,15 @@ class Engine:
             self._context = self.environment["DOCKER_CONTEXT"] = where
             self.environment.pop("DOCKER_HOST", None)  # it would win
 
-    def ask(self, *arguments: str, last: bool = False, limit: float | None = None) -> Answer[str]:
+    def ask(
+        self, *arguments: str, last: bool = False, limit: float | None = None, makes: str = ""
+    ) -> Answer[str]:
         """Run a docker command and return its answer, whatever its exit code.
 
         Raises EngineError where there is no engine or no answer within `limit` seconds (default
         CALL_LIMIT), and Stopped where somebody asked for the end; the `last` calls, those of
-        clean-up, go on until they ask again.
+        clean-up, go on until they ask again. Where the command `makes` a container, and gives no answer,
+        that may still come.
         """
         limit = CALL_LIMIT if limit is None else limit
         stdout, stderr = Excerpt(KEPT_ANSWER, 0), Excerpt(CHUNK, 0)
@@ -1596,6 +1599,7 @@ class Engine:
                     break
             code = process.wait(max(limit - process.clock(), TICK))
         if code is None:
+            self.awaited.update({makes} if makes else ())
             raise EngineError(f"docker {arguments[0]} gave no answer within {limit:.0f} s")
         answer = Answer((self.program, *arguments), code, stdout.text(), stderr.text())
         if code != 0 and SAYS_NO_ENGINE.search(answer.stderr) and FROM_THE_ENGINE not in answer.stderr:
@@ -1680,14 +1684,6 @@ class Engine:
             raise EngineError(f"the docker program was killed during the build (signal {-code})")
         return code
 
-    def make(self, name: str, *argv: str, limit: float) -> Answer[str]:
-        """Run a docker command that makes a container; a request to end waits until it has."""
-        try:
-            return self.ask(*argv, last=True, limit=limit)
-        except EngineError:
-            self.awaited.add(name)
-            raise
-
     def stands_still(self) -> bool:
         """Whether it does not say within SLOW_ANSWER seconds that it is there."""
         try:
@@ -1723,7 +1719,8 @@ class Engine:
     def clean_up(self) -> Iterator[str]:
         """Remove all that this run made, containers first; yield what stays, and why.
 
-        That takes CLEAN_UP_LIMIT seconds at most, and a little more for the image.
+        That takes CLEAN_UP_LIMIT seconds at most, and a little more for the image. What docker may still be
+        making was waited for where it was started, and is not again.
         """
         deadline, pause = time.monotonic() + CLEAN_UP_LIMIT, TICK
         while True:
@@ -1757,7 +1754,8 @@ class Engine:
                     why = self.remove(kind, name, limit, force=not stays)
                 except EngineError as error:
                     why = str(error)
-            stays.update({f"{kind} {name}": why} if why else {})
+            if why:
+                stays[f"{kind} {name}"] = why
 
     def _sweep(self, now: float) -> None:
         """Remove the leftovers of killed runs, one try each; what stays is a warning."""
@@ -1814,7 +1812,7 @@ class Ladder:
             raise EngineError(f"the docker engine fails: {why}")
 
     def ask_build_options(self) -> None:
-        """Raise UsageError where a RUN cannot have the user's options (but --target, of the Dockerfile)."""
+        """Raise UsageError where a RUN cannot have the user's options (but --target, a stage of theirs)."""
         options = BUILD_FLAGS.without(self._build_options, ["target"])
         if not options:
             return
@@ -1871,7 +1869,7 @@ class Ladder:
             options = RUN_FLAGS.with_defaults(run_options, omit=self._engine.cannot)
             # Detached: docker, of podman's engine, tells of an attached one only that it cannot attach.
             argv = ("run", "--detach", "--entrypoint", absent, *options, "--name", name, tag)
-            stderr = self._engine.make(name, *argv, limit=START_LIMIT).stderr
+            stderr = self._engine.ask(*argv, last=True, limit=START_LIMIT, makes=name).stderr
             is_started = absent in stderr or _was_started(self._engine.state(name))
             self._engine.remove("container", name)
         words = shown(_of_docker(stderr), 300)
@@ -1928,7 +1926,7 @@ class Builder:
             if code is None:
                 kind, message = "build_timeout", f"the build took over {limit:g} s and was stopped"
             elif code != 0 and self._log.is_cut:
-                kind, message = "engine", f"the connection was cut in every build: {self._log.last_word}"
+                kind, message = "engine", f"docker lost its connection in the build: {self._log.last_word}"
             elif code != 0:
                 kind, message = "build", self._log.message(context)
             elif not self.image():
@@ -1955,7 +1953,7 @@ class Builder:
         fields.update(env="Config.Env", layers="RootFS.Layers")  # not all: labels can be many
         form = ", ".join(f'"{key}": {{{{json .{field}}}}}' for key, field in fields.items())
         answer = self._engine.ask("image", "inspect", "--format", f"{{{form}}}", self._engine.tag)
-        # An Env of megabytes is cut, and then nothing is told of an image that is there all the same.
+        # A very large Env is cut off, and then this is no JSON; the image is there all the same.
         return {} if answer.returncode else {"id": None, **_json_object(answer.stdout)}
 
     def make_sure_of_image(self) -> None:
@@ -2051,14 +2049,15 @@ class Docker:
             self._engine.warn("leftover", leftover)
 
     def probe(self) -> None:
-        """Look at the files of accounts before a first start: docker opens them, and a pipe blocks it.
+        """Look at /etc/passwd and /etc/group, which docker opens when it starts a container.
 
-        For ever, and with it all removals on that engine. `docker create` and `cp` open nothing (0.2 s).
+        If one is a pipe, that start and every later removal on the engine hang for ever. `docker create`
+        and `docker cp` open neither, and take 0.2 s.
         """
         name = self._engine.new_name()
         argv = ("create", "--entrypoint", "/bin/sh", "--network=none", "--name", name, self._engine.tag)
         with contextlib.suppress(EngineError):  # which is for the tests to find out
-            self._engine.make(name, *argv, limit=CREATE_LIMIT)
+            self._engine.ask(*argv, last=True, limit=CREATE_LIMIT, makes=name)
             for path in ("/etc/passwd", "/etc/group"):
                 kind = _TAR_TYPES.get(self._type_of_file(f"{name}:{path}"))
                 if kind:
@@ -2118,9 +2117,9 @@ class Docker:
             raise Stopped
         name, nonce, since = self._engine.new_name(), os.urandom(16).hex(), 0.0
         argv = self._argv(name, nonce, script, network=network, keep=keep)
-        seen = Transcript(script, nonce, timeout)
+        seen, process = Transcript(script, nonce, timeout), Process(argv, self._engine.environment)
         try:
-            with Process(argv, self._engine.environment) as process:
+            with process:
                 for stream, data in process.read():
                     now = process.clock()
                     if stream == "stdout":
@@ -2128,14 +2127,14 @@ class Docker:
                     elif not seen.begins:
                         seen.stderr.feed(data)
                     if not seen.over:
-                        limit = seen.limit_over(now - (GRACE if stream else 0.0))
-                        seen.over, since = "stop" if self._stop.asked else limit, now
+                        since, limit = now, seen.limit_over(now - (GRACE if stream else 0.0))
+                        seen.over = "stop" if self._stop.asked else limit
                         if seen.over == "check":  # asked before anything is removed
                             seen.stood_still = self._engine.stands_still()
                             continue  # to what an engine that stood still has to say now
                     # What docker is still making cannot be removed, so it is waited for.
-                    is_made = seen.begins and (not stream or now - since > GRACE or seen.over == "stop")
-                    if seen.over and (is_made or now - since > CREATE_LIMIT or self._stop.at_once):
+                    is_read = seen.begins and (not stream or now - since > GRACE or seen.over == "stop")
+                    if seen.over and (is_read or now - since > CREATE_LIMIT or self._stop.at_once):
                         break
                 seen.code = process.wait(0 if seen.over else END_LIMIT)
                 seen.over = seen.over or ("end" if seen.code is None else "")
@@ -2172,9 +2171,9 @@ class Docker:
         return (self._engine.program, "run", *ours, *words, *image, *shell, *arguments)
 
     def _judged(self, seen: Transcript, *, retry: bool) -> Run:
-        """Say what a container proves; where it proves nothing, that it is in doubt, or why that is so."""
+        """Turn a container into a Run: without proof IN_DOUBT, and on a retry why there is none."""
         if seen.over and seen.stood_still and not retry:
-            return Run(IN_DOUBT, "the clock stood still")
+            return Run(IN_DOUBT, "the engine or this machine stood still when the time was over")
         if seen.over == "check":
             why = f"timed out: no end within {seen.timeout:g} s; the container was killed"
             return Run(TIMEOUT, why, output=seen.output(), seconds=seen.seconds)
@@ -2183,8 +2182,8 @@ class Docker:
         if not retry:
             return Run(IN_DOUBT, seen.amiss)
         was_started, code = _was_started(seen.state), seen.code
-        is_other = was_started and (seen.state.get("Running") or seen.state.get("ExitCode") != code)
-        if code is not None and (code < 0 or is_other):
+        disagrees = was_started and (seen.state.get("Running") or seen.state.get("ExitCode") != code)
+        if code is not None and (code < 0 or disagrees):
             raise EngineError(
                 "the connection to the docker engine was lost, or the docker program was killed"
             )
@@ -2212,7 +2211,9 @@ class Docker:
         what = f"the image cannot be started{f' with {shown(options)}' if options else ''}"
         if seen.begins:
             what, said = "no proof that the check ran to its end", "the engine knows nothing of the container"
-        run = Run(FAILED, f"{what}: {shown(said, 400) or f'docker did not do so within {START_LIMIT:.0f} s'}")
+        run = Run(
+            FAILED, f"{what}: {shown(said, 400) or f'docker did not start it within {START_LIMIT:.0f} s'}"
+        )
         self._unstartable = None if self._has_begun else run
         return run
 
@@ -2773,23 +2774,25 @@ class Evaluation:
         )
         try:
             with docker:
-                events.phase("building")
-                build = docker.builder.build(
-                    options.dockerfile, self._context, options.build_timeout, events.build_line
-                )
-                outcome.build = build
-                events.built(build)
-                if build.kind:
-                    outcome.error = (build.kind, build.message)
-                else:
-                    outcome.image = docker.builder.image()
-                    docker.probe()
-                    runner = Runner(self.rubric, docker.run, self.stop, options.jobs, events)
-                    outcome.rows = runner.rows
-                    runner.run()
-                    if options.keep_image and not self.stop.asked:
-                        outcome.kept = docker.keep(options.repo)
-                events.phase("cleaning up")
+                try:
+                    events.phase("building")
+                    build = docker.builder.build(
+                        options.dockerfile, self._context, options.build_timeout, events.build_line
+                    )
+                    outcome.build = build
+                    events.built(build)
+                    if build.kind:
+                        outcome.error = (build.kind, build.message)
+                    else:
+                        outcome.image = docker.builder.image()
+                        docker.probe()
+                        runner = Runner(self.rubric, docker.run, self.stop, options.jobs, events)
+                        outcome.rows = runner.rows
+                        runner.run()
+                        if options.keep_image and not self.stop.asked:
+                            outcome.kept = docker.keep(options.repo)
+                finally:
+                    events.phase("cleaning up")
         except EngineError as error:
             outcome.error = (error.kind, str(error))
         except Stopped:
@@ -2843,7 +2846,7 @@ class Evaluation:
         }
 
     def _asked(self) -> dict[str, Any]:
-        """Return what must be the same for a report to be taken up again."""
+        """Return what must be the same for --resume: not what is in the context, nor the engine."""
         options = self.options
         words = json.dumps([options.build_options, options.run_options])
         return {
@@ -2856,7 +2859,7 @@ class Evaluation:
         }
 
     def _final_error(self, outcome: Outcome) -> dict[str, str] | None:
-        """Return what stopped the evaluation, else what was wrong with the engine."""
+        """Return the error that ended the evaluation, else the last engine fault of a test."""
         error = outcome.error
         faults = [row for row in outcome.rows.values() if row["status"] == ERROR]
         if self.stop.asked:
@@ -2877,7 +2880,7 @@ class Evaluation:
             if [asked["build_options"], asked["run_options"]] == [
                 [*options.build_options],
                 [*options.run_options],
-            ]:  # nothing is left out of them, and older reports have nothing else
+            ]:  # no value was left out, so these tell; an older report has nothing else
                 environment.setdefault("options_sha256", asked["options_sha256"])
             is_ours = environment["evaluator_version"].split(".")[0] == __version__.split(".", maxsplit=1)[0]
             same = report["repo"] == options.repo and all(environment[key] == asked[key] for key in asked)
@@ -2906,7 +2909,7 @@ def evaluate(
     rubric: str | None = None,
     output: str | None = None,
     *,
-    verbose: bool = False,  # noqa: ARG001 - the command line's, as are all of them
+    verbose: bool = False,  # noqa: ARG001 - taken for the command line's sake, and ignored
     **options: Any,
 ) -> Report:
     """Build `dockerfile`, answer every test of `rubric`, and return the report as a plain dict.
@@ -2940,7 +2943,9 @@ def check_engine(
     where somebody asked `stop` to end it. `engine` is a URL or a docker context, as in evaluate().
     """
     stop = stop or Stop()
-    docker_run = Docker(
+    BUILD_FLAGS.check("build_options", build_options)
+    RUN_FLAGS.check("run_options", run_options)
+    tried = Docker(
         Engine(docker, engine, stop),
         stop,
         lifetime=START_ALLOWANCE,
@@ -2949,10 +2954,10 @@ def check_engine(
     )
 
     def work() -> None:
-        with docker_run as run:
-            run.ladder.ask_engine()
-            run.ladder.ask_build_options()
-            run.ladder.ask_run_options()
+        with tried:
+            tried.ladder.ask_engine()
+            tried.ladder.ask_build_options()
+            tried.ladder.ask_run_options()
 
     _uninterrupted(work, stop)
 
