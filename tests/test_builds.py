@@ -65,7 +65,7 @@ CHANCES = {
     "a RUN that was killed, with BuildKit": buildkit(
         "#4 [2/2] RUN x", "#4 ERROR: x", end='process "/bin/sh -c x" did not complete: exit code: 137'
     ),
-    "an archive broken off": {  # the code differs: it takes this for a missing source
+    "an archive broken off": {
         "stdout": f"{FROM}Step 2/4 : ADD x /\n",
         "stderr": "ADD failed: unexpected EOF",
     },
@@ -195,7 +195,7 @@ CUT_IN_A_RUN = {"stdout": f"{FROM}Step 2/4 : RUN x\n", "stderr": "unexpected EOF
 @pytest.mark.parametrize(
     ("first", "kind", "message"),
     [
-        (CUT_IN_A_RUN, "engine", "the connection was cut in every build: unexpected EOF"),
+        (CUT_IN_A_RUN, "engine", "docker lost its connection in the build: unexpected EOF"),
         (CHANCES["a registry"], "registry", "Docker Hub is out of reach: "),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_build_whose_image_was_not_loaded(fake, evaluate):
 def test_an_environment_of_any_length_is_no_engine_fault(fake, evaluate):
     """Else some ENV would be a way out of every mean."""
     fake.write("config", {"Env": ["PATH=/bin", "A=" + "x" * 4_300_000]})
-    assert statuses(evaluate(["FROM x"], TRUE)) == PASSED  # the code differs: an engine fault
+    assert statuses(evaluate(["FROM x"], TRUE)) == PASSED
 
 
 def test_the_builders_cache_is_told_of_where_it_may_hold_images_without_a_name(fake, evaluate):
@@ -360,7 +360,7 @@ ASKS_NOT = {
         "#2 ERROR: docker.io/library/x:1: not found",
         end="x:1: docker.io/library/x:1: not found",
     ),
-    "buildkit, ADD": buildkit(  # the code differs: it takes the FROM before for what failed
+    "buildkit, ADD": buildkit(
         "#4 [1/2] FROM docker.io/library/x",
         "#4 DONE 0.1s",
         "#5 https://example.org/x",
@@ -428,7 +428,7 @@ def test_a_docker_hub_that_gives_no_answer_is_out_of_reach(fake, evaluate, limit
     limit(pull=0.5)
     fake.fault("pull", "hang")
     fake.fault("build", "fail", **ASKS["legacy, FROM"])
-    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "registry"  # the code differs: "engine"
+    assert evaluate(["FROM x"], TRUE)["error"]["kind"] == "registry"
 
 
 def test_a_build_that_times_out_asks_no_registry(fake, evaluate):

@@ -153,7 +153,7 @@ NOT_OURS = [
     "somebodys",
     "dockerfile-evaluator",
     "dockerfile-evaluator-1",
-    f"dockerfile-evaluator-{OURS}",  # the code differs: it takes a container without a number
+    f"dockerfile-evaluator-{OURS}",
     f"dockerfile-evaluator-{OURS}-x",
     f"dockerfile-evaluator-{OURS}-1x",
     f"dockerfile-evaluator-{OURS}-1-1",
@@ -312,7 +312,7 @@ def test_the_image_is_tried_though_containers_cannot_be_listed(fake, evaluate, l
     limit(call=1.0, clean_up=1.0)
     fake.fault("ps", "hang", **{"from": 2})
     evaluate(["FROM x"], TRUE)
-    assert fake.count("image rm") > 0  # the code differs: it is never tried
+    assert fake.count("image rm") > 0
 
 
 def test_clean_up_does_not_ask_without_a_pause(fake, evaluate, limit):
@@ -342,7 +342,7 @@ def test_there_is_one_deadline_for_all_that_cannot_be_removed(fake, evaluate, li
     assert statuses(report) == PASSED
     assert [name for name in fake.left() if not any(name in warning for warning in leftovers(report))] == []
     tries = fake.count("container rm") - 1
-    assert tries <= 4  # the code differs: each has half a second of its own after the deadline
+    assert tries <= 4
     assert fake.count("image rm") > 0
 
 

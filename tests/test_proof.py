@@ -197,7 +197,7 @@ def test_an_engine_that_has_no_answer_for_one_container_only_blames_the_image(fa
     fake.fault("container inspect", "hang", nth=1)
     report = evaluate(["FROM x"], TRUE)
     assert statuses(report) == {"run_command_1": "failed"}
-    assert "the image cannot be started: docker did not do so within" in row_of(report)["message"]
+    assert "the image cannot be started: docker did not start it within" in row_of(report)["message"]
     assert report["error"] is None
 
 
@@ -209,13 +209,12 @@ def test_a_container_that_began_and_of_which_nothing_is_known_leaves_it_to_the_l
     limit(call=1.0)
     lying_shell(fake, tmp_path, *CUTS_THE_END)
     fake.fault("container inspect", "hang" if how == "no answer" else "fail", nth=1, stderr=GONE["stderr"])
-    assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "failed"}  # the code differs: "error"
+    assert statuses(evaluate(["FROM x"], TRUE)) == {"run_command_1": "failed"}
 
 
 def test_a_docker_program_that_is_killed_twice_before_the_start_blames_no_image(fake, evaluate):
     fake.fault("run", "die")
     report = evaluate(["FROM x"], TRUE, TRUE, TRUE)
-    # the code differs: "the image cannot be started", and so for every test
     assert (list(statuses(report).values())[:2], report["error"]["kind"]) == (["error"] * 2, "engine")
 
 
