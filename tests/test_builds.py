@@ -404,7 +404,7 @@ def test_no_other_step_asks_about_a_registry(fake, evaluate, name):
         ("Error response from daemon: read tcp 10.0.0.2:443: read: connection timed out", "registry"),
         ("Error response from daemon: remote error: tls: bad record MAC", "registry"),
         ("Error response from daemon: Get x: dial tcp: connect: permission denied", "registry"),
-        # podman's, which is its own engine; the code differs: "no docker engine answers"
+        # podman's, which is its own engine
         (
             "Error: pinging container registry: dial tcp 192.0.2.1:443: connect: connection refused",
             "registry",

@@ -280,7 +280,7 @@ def test_a_context_that_docker_does_not_have_is_not_waited_for(fake, evaluate):
     ],
 )
 def test_a_docker_that_names_no_server_has_no_engine(fake, evaluate, words):
-    """Only podman is its own engine. The code differs: it takes docker's client for one."""
+    """Only podman is its own engine."""
     fake.fault("version", "fail", stdout=CLIENT, stderr=words)
     error = evaluate(["FROM x"], TRUE)["error"]
     assert (error["kind"], fake.count("build")) == ("engine", 0), error["message"]
