@@ -98,6 +98,12 @@ class UsageError(EngineError):
     kind = "usage"
 
 
+class RegistryError(EngineError):
+    """TEMP."""
+
+    kind = "registry"
+
+
 class Stopped(Exception):  # noqa: N818 - a request, not an error
     """Somebody asked the evaluation to end."""
 
@@ -1981,7 +1987,7 @@ class Docker:
         name = f"docker.io/library/dockerfile-evaluator-asks-{os.urandom(6).hex()}:latest"
         words = self.engine.ask("pull", name, limit=PULL_LIMIT).stderr
         if not SAYS_NO_SUCH_IMAGE.search(words) or SAYS_REGISTRY.search(words.replace(name, "")):
-            raise EngineError(f"Docker Hub is out of reach: {shown(last_line(words), 300)}")
+            raise RegistryError(f"Docker Hub is out of reach: {shown(last_line(words), 300)}")
 
     # The containers
 
@@ -2845,7 +2851,7 @@ class Evaluation:
             whole = len(report["test_results"]) == len(self.rubric.tests)
             as_junit(report), as_markdown(report), all_passed(report)  # all that is read of it
             kind = error["kind"] if error else ""
-            again = kind in ("engine", "usage", "interrupted") or (
+            again = kind in ("engine", "usage", "interrupted", "registry") or (
                 kind == "build_timeout" and environment["build_timeout"] < self._build_timeout
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
@@ -2894,25 +2900,38 @@ def evaluate(
     return _undisturbed(evaluation.run, evaluation.stop)
 
 
-def check_engine(docker: str = "docker", engine: str | None = None, stop: Stop | None = None) -> str:
-    """Return "" where an engine builds a minimal image and starts a container of it, else what is wrong.
+def check_engine(
+    docker: str = "docker",
+    engine: str | None = None,
+    stop: Stop | None = None,
+    *,
+    build_options: Sequence[str] = (),
+    run_options: Sequence[str] = (),
+) -> None:
+    """Return where an engine builds a minimal image and starts a container of it, also with the options.
 
-    `engine` is a URL or a docker context, as in evaluate(). What it makes is removed. Somebody may ask
-    `stop` to end it.
+    `engine` is a URL or a docker context, as in evaluate(). Raises EngineError where it does not, UsageError
+    where it refuses the options.
     """
     stop = stop or Stop()
 
-    def work() -> str:
-        try:
-            with Docker(Engine(docker, engine, stop), stop, lifetime=START_ALLOWANCE) as run:
-                words = run.control()
-            return words or "; ".join(run.left)
-        except EngineError as error:
-            return str(error)
-        except Stopped:
-            return "interrupted"
+    def work() -> None:
+        with Docker(
+            Engine(docker, engine, stop), stop, lifetime=START_ALLOWANCE, run_options=run_options
+        ) as run:
+            words = run.control()
+            if words:
+                raise EngineError(words)
+            if build_options and run.control(build_options=build_options):
+                raise UsageError(
+                    f"docker refuses the build options: {run.control(build_options=build_options)}"
+                )
+            if run_options and run.control(run_options=run_options):
+                raise UsageError(f"docker refuses the run options: {run.control(run_options=run_options)}")
+        if run.left:
+            raise EngineError("; ".join(run.left))
 
-    return _undisturbed(work, stop)
+    _undisturbed(work, stop)
 
 
 def default_rubric(repo: str) -> str:
