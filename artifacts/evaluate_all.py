@@ -70,7 +70,7 @@ REFUSED_CONTEXT = "docker refuses the build context"  # begins a usage error tha
 PAUSES = (5.0, 20.0, 0.0)  # seconds after each try to have a base image
 LOCKED = 0.5  # seconds between looks at an evaluation of another start
 ASK_LIMIT, PRUNE_LIMIT = 30.0, 600.0  # seconds for docker's answer
-CAUSES = 10  # of failed builds, to be listed
+CAUSES, NAMED = 10, 5  # causes of failed builds that are listed, Dockerfiles that are named with a problem
 LEAVE = 3  # signals: one asks the evaluations to clean up, the second to leave that, the third leaves them
 USAGE_CODE = 2  # the evaluator's exit code
 SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file for it, in GitHub Actions
@@ -88,7 +88,7 @@ class Engine:
         self.where, self.name = where, shown(where or "the docker engine")
         self.stop = de.Stop()  # of all that is asked here
         self.docker = de.Engine(options.docker, where, self.stop)
-        self.processors = 1  # until it is known
+        self.processors = 0  # once it is known
         self.running = 0  # evaluations
         self.is_checked = False  # at this moment
         self.fault: de.EngineError | None = None  # why it gets no work
@@ -106,7 +106,7 @@ class Engine:
                 self.prune()
                 for form in ("{{.NCPU}}", "{{.Host.CPUs}}"):  # docker's, podman's
                     answer = self.docker.ask("info", "--format", form, limit=ASK_LIMIT).stdout.strip()
-                    self.processors = int(answer) if answer.isdigit() else self.processors
+                    self.processors = int(answer) if answer.isdigit() else self.processors or 1
             except de.Stopped:
                 return de.EngineError("interrupted")
             except de.EngineError as error:
@@ -292,7 +292,8 @@ class Session:
                         for other in self.engines:
                             other.bases.discard(base)
                 except (de.EvaluationError, de.Stopped, OSError, ValueError) as error:
-                    base.problem = f"{engine.name}: {error}"
+                    where = f"{engine.name}: " if self.engines[1:] else ""
+                    base.problem = f"{where}{error}"
                 else:
                     where = f" on {engine.name}" if self.engines[1:] else ""
                     if told:
@@ -543,10 +544,13 @@ def bar(session: Session, columns: int) -> str:
         # Those that are repeated run one at a time.
         left = (mean * len(session.todo) + under_way) / session.parallel + mean * len(session.repeats)
         text += f", {lasting(left)} left"
-    resting = [engine for engine in session.engines if engine.fault and not engine.is_given_up]
-    busy = [f"{it.name} rests {lasting(max(it.rests_until - now, 0))} more" for it in resting]
+    busy = [f"checking {engine.name}" for engine in session.engines if engine.is_checked]
     busy += [f"{shown(job.task.place, 60)} {lasting(now - job.began)}" for job in session.running]
     busy += [f"pulling {shown(base.name, 60)} {lasting(now - at)}" for base, at in session.pulling.items()]
+    for engine in session.engines:
+        if engine.rests_until > now and not engine.is_given_up:
+            until = time.localtime(time.time() + engine.rests_until - now)
+            busy.append(f"{engine.name} rests until {time.strftime('%H:%M:%S', until)}")
     text += f": {', '.join(busy)}" if busy else ""
     return text if len(text) < columns else f"{text[: max(columns - 2, 0)]}…"
 
@@ -570,7 +574,12 @@ def sums(session: Session, found: Found) -> list[str]:
         "without a result": len(session.tasks) - len(results),
     }
     lines = [", ".join(f"{name} {count}" for name, count in counts.items())]
-    lines += [f"  {shown(task.place)}: {shown(why, 300)}" for task, why in session.problems.items()]
+    problems: dict[str, list[str]] = collections.defaultdict(list)
+    for task, why in session.problems.items():
+        problems[why].append(shown(task.place))
+    for why, places in problems.items():
+        more = f" and {len(places) - NAMED} more" if places[NAMED:] else ""
+        lines.append(f"  {', '.join(places[:NAMED])}{more}: {shown(why, 300)}")
     causes = collections.Counter(outcome.cause for outcome in failed).most_common()
     if causes[CAUSES:]:
         causes[CAUSES:] = [("other causes", sum(count for _, count in causes[CAUSES:]))]
@@ -746,9 +755,10 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
             return 1 if found.left_out else 0
         if session.check_engines() and not session.signals:
             models = len({task.model for task in tasks})
-            places = f" on {len(session.engines)} engines" if session.engines[1:] else ""
+            works = sum(not engine.fault for engine in session.engines)
+            places = f" on {f'{works} of ' * (works < len(session.engines))}{len(session.engines)} engines"
             counts = f"{counted(len(tasks), 'Dockerfile')} of {counted(models, 'model')}"
-            screen.print(f"{counts}, {session.parallel} in parallel{places}")
+            screen.print(f"{counts}, {session.parallel} in parallel{places * bool(session.engines[1:])}")
             for task in tasks if options.fresh else ():
                 remove(task.report)
                 remove(task.first)

@@ -383,7 +383,7 @@ class Base:
             image, began = f"{self._repository}@{self.digest}" if self.digest else self.name, time.monotonic()
             with self._few:
                 answer = docker.ask("pull", *options, image, limit=PULL_LIMIT)
-            words = de.last_line(answer.stderr)
+            words = de.last_line(answer.stderr).replace("Error response from daemon: ", "")
             if answer.code and (self.digest or not SAYS_NONE.search(words.replace(self.name, ""))):
                 raise de.EngineError(words)
             if self.digest and "@" not in self.name:
