@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 
 import pytest
 from cases import TRUE, run_command
 from conftest import PROJECT
 from trees import CAUSE, FAILS, builds, ea, inventory, kind, write
+
+import DockerfileEvaluator as de
 
 pytest_plugins = ["trees"]
 
@@ -284,13 +285,25 @@ def test_a_cause_is_told_in_words_that_builds_share(message, log, cause):
 # The README
 
 
-def test_the_readme_names_every_option_and_its_command_runs(fake, project, tree, run):
+def test_the_readme_names_every_option_and_a_tree_of_ones_own_needs_none(quick, project, tree, run):
     readme = (PROJECT / "artifacts" / "README.md").read_text()
     flags = {flag for action in ea._parser()._actions for flag in action.option_strings if flag[:2] == "--"}
     assert flags - {"--help"} <= set(re.findall(r"--[a-z-]+", readme))
-    tree({"gpt-5/app": "FROM x\n"})
-    write(project / "artifacts/o3/app/Dockerfile", "FROM x\n")
-    (command,) = re.findall(r"^\$ python3 artifacts/evaluate_all.py (.*)", readme, re.MULTILINE)
-    code, out, _ = run(*shlex.split(command))
-    assert code == 0
-    assert "[1/1] o3/app: 1 of 1 tests, 100 % (" in out
+    (own,) = re.findall(r"^    (artifacts/.*)\n    (artifacts/.*)\n", readme, re.MULTILINE)
+    for path in " ".join(own).split():
+        write(
+            project / path, json.dumps({"tests": [TRUE]}) if path.endswith(".json") else "FROM x\n"
+        ) if path[-1] != "/" else (project / path).mkdir(parents=True)
+    code, out, errors = run("--parallel", "1")
+    assert (code, errors, re.findall(r"\] (\S+):", out)) == (0, "", ["gpt-5/express", "o3/express"])
+
+
+def test_what_dask_has_evaluated_is_resumed_and_its_failed_builds_are_repeated(fake, project, tree, run):
+    reports = tree({"a/app": "FROM x\n", "a/lib": FAILS})
+    for report in reports:
+        (project / "checkouts" / report.stem).mkdir(parents=True)
+        file = f"artifacts/a/{report.stem}.dockerfile"
+        found = de.evaluate(file, report.stem, context=f"checkouts/{report.stem}", wait=600)
+        write(report, json.dumps(found, indent=2))
+    code, out, _ = run()
+    assert (code, "evaluated 1, resumed 1, repeated 1, builds failed 1," in out) == (0, True)

@@ -391,14 +391,12 @@ def registry(legacy, engine, tmp_path, monkeypatch):
     if not shutil.which("docker-registry"):
         pytest.skip("no docker-registry here; it is a package of Debian's")
     monkeypatch.setattr(ea, "PAUSES", (0.1, 0.1, 0.0))
-    before = set(docker("images", "--format", "{{.Repository}}:{{.Tag}}").split())
+    before = set(docker("images", "--quiet").split())
     registry = Registry(tmp_path)
     registry.start()
     yield registry
     registry.stop()
-    for name in set(docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()) - before:
-        docker("image", "rm", "--force", name)
-    for image in docker("images", "--filter", f"reference={registry.address}/*", "--quiet").split():
+    for image in set(docker("images", "--quiet").split()) - before:
         docker("image", "rm", "--force", image)
 
 
