@@ -9,13 +9,12 @@ import re
 import select
 import signal
 import subprocess
-import time
 from types import SimpleNamespace
 
 import pytest
 from cases import run_command
 from engine import wait_for
-from trees import BRIEF, FAILS, builds, ea, evaluations, kind, some_are_done, start
+from trees import BRIEF, FAILS, builds, ea, evaluations, inventory, kind, some_are_done, start
 
 pytest_plugins = ["trees"]
 
@@ -106,35 +105,67 @@ def children(pid):
 # The screen
 
 
+@pytest.fixture
+def session(monkeypatch):
+    """Return what a bar is drawn of: 80 of 200 are done, in 25 s each, eight in parallel."""
+    monkeypatch.setattr(ea.time, "monotonic", lambda: 10_000.0)
+    places = {"gpt-5/express": 9_995.0, "o3/flask": 9_000.0, "a-model-with-a-long-name/repository": 10_000.0}
+    running = [SimpleNamespace(task=SimpleNamespace(place=it), began=at) for it, at in places.items()]
+    tasks = list(range(200))
+    bars = {"tasks": tasks, "finished": tasks[:80], "ended": 8, "spent": 200.0, "parallel": 8}
+    return SimpleNamespace(**bars, running=running, todo=tasks[83:], repeats=[], engines=[], pulling={})
+
+
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
         (
-            120,
-            "[############..................] 80/200, 1 h 15 min left: gpt-5/express, o3/flask, a-model-with-a-long-name/repository",
+            140,
+            "[############..................] 80/200, 7 min left: gpt-5/express 5 s, o3/flask 17 min, a-model-with-a-long-name/repository 0 s",
         ),
-        (80, "[########............] 80/200, 1 h 15 min left: gpt-5/express, o3/flask, a-mod…"),
-        (40, "[####......] 80/200, 1 h 15 min left: …"),
+        (80, "[########............] 80/200, 7 min left: gpt-5/express 5 s, o3/flask 17 min,…"),
+        (40, "[####......] 80/200, 7 min left: gpt-5…"),
         (10, "[##....]…"),
     ],
 )
-def test_the_bar_fits_the_terminal(columns, line):
-    tasks = list(range(200))
-    places = ["gpt-5/express", "o3/flask", "a-model-with-a-long-name/repository"]
-    running = [SimpleNamespace(task=SimpleNamespace(place=place)) for place in places]
-    done = set(tasks[:80])
-    began = time.monotonic() - 3000 + 10
-    session = SimpleNamespace(tasks=tasks, finished=done, ended=80, running=running, parallel=8, began=began)
-    session.todo, session.repeats = tasks[83:], []
+def test_the_bar_fits_the_terminal_and_says_who_runs_for_how_long(session, columns, line):
     found = ea.bar(session, columns)
     assert found == line
     assert len(found) < columns
 
 
-def test_repetitions_are_reckoned_one_at_a_time():
-    session = SimpleNamespace(tasks=range(8), finished=[], ended=8, todo=[], running=[], repeats=range(8))
-    session.parallel, session.began = 8, time.monotonic() - 480 + 1
-    assert ea.bar(session, 80) == "[....................] 0/8, 1 h 4 min left"
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"running": []}, "7 min left"),
+        ({"running": [], "repeats": range(144)}, "1 h 7 min left"),  # one at a time
+        ({"running": [], "todo": [], "repeats": [1]}, "25 s left"),
+        ({"running": [], "ended": 1, "spent": 3600.0}, "14 h 38 min left"),  # from the first result
+    ],
+)
+def test_the_time_left_is_told_from_the_first_result(session, more, words):
+    session.__dict__.update(more)
+    assert ea.bar(session, 80) == f"[########............] 80/200, {words}"
+
+
+def test_before_the_first_result_no_time_is_told(session):
+    session.__dict__.update(ended=0, spent=0.0, running=[])
+    assert ea.bar(session, 80) == "[########............] 80/200"
+
+
+def test_the_bar_says_what_is_pulled_and_which_engine_rests_until_when(session, monkeypatch):
+    monkeypatch.setattr(ea.time, "time", lambda: 86_400.0)
+    monkeypatch.setattr(ea.time, "localtime", ea.time.gmtime)
+    session.__dict__.update(running=[], finished=[], ended=0, pulling={inventory.Base("debian:12"): 9_988.0})
+    engine = {"is_checked": False, "is_given_up": False, "rests_until": 0.0}
+    session.engines = [
+        SimpleNamespace(name="one", **engine),
+        SimpleNamespace(name="two", **{**engine, "rests_until": 10_060.0}),
+        SimpleNamespace(name="three", **{**engine, "rests_until": 10_060.0, "is_given_up": True}),
+        SimpleNamespace(name="four", **{**engine, "is_checked": True}),
+    ]
+    line = "0/200: checking four, pulling debian:12 12 s, two rests until 00:01:00"
+    assert ea.bar(session, 120).endswith(line)
 
 
 def test_an_interrupt_ends_the_check_of_an_engine_that_hangs(fake, project, tree):
@@ -159,7 +190,7 @@ def test_a_terminal_shows_a_bar_below_the_lines(fake, project, tree, monkeypatch
                 said += os.read(ours, 1000) if select.select([ours], [], [], 1)[0] else b""
     os.close(ours)
     assert process.returncode == 0
-    assert b"\r\x1b[K[....................] 0/1: a/app" in said
+    assert b"\r\x1b[K[....................] 0/1: a/app " in said
     lines = re.sub(rb"[^\n]*\r\x1b\[K", b"", said.replace(b"\r\n", b"\n")).decode().splitlines()
     assert re.sub(r"\d+ s", "N s", lines[1]) == "[1/1] a/app: 1 of 1 tests, 100 % (build N s, tests N s)"
 
@@ -169,3 +200,10 @@ def test_a_screen_that_is_closed_or_full_ends_nothing(fake, project, tree):
     with open("/dev/full", "w") as full, start(stdout=full, stderr=full) as process:
         assert process.wait(60) == 0
     assert [kind(report) for report in reports] == ["whole"] * 2
+
+
+def test_where_nothing_is_under_way_an_interrupt_waits_for_nothing(fake, project, capsys):
+    session = ea.Session(ea._options([]), [], ea.Screen())
+    with session.turn:
+        session._interrupted(signal.SIGINT)
+    assert capsys.readouterr().out == "interrupted\n"
