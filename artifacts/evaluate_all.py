@@ -606,7 +606,8 @@ def means(session: Session, found: Found) -> list[str]:
     for model, tasks in models.items():
         # What --failed-builds did not ask for keeps its report, and counts.
         files = [task.report for task in tasks if task in session.results or task not in asked]
-        reports = [it for it in leaderboard.read_reports(files)[0] if it.score is not None]
+        read = (it for file in files for it in leaderboard.read_reports([file])[0])
+        reports = [it._replace(tests=()) for it in read if it.score is not None]  # they can be thousands
         # One model at a time: whatever the leaderboard makes of its name, it has one score.
         (score,) = leaderboard.scores_by_model(reports).values() if reports else (None,)
         count = f"{len(reports)} of " * (len(reports) < len(tasks)) + counted(len(tasks), "report")
