@@ -162,7 +162,8 @@ class Session:
         self.problems: dict[Task, str] = {}  # why there is no result
         self.finished: set[Task] = set()
         self.evaluated: set[Task] = set()  # in this start
-        self.repeated = self.not_started = self.ended = 0  # repetitions, images, and all evaluations
+        self.not_started = 0  # images, when they were first evaluated
+        self.repeated = self.ended = 0  # evaluations
         self.spent = 0.0  # seconds of all evaluations
 
     # Threads, and who has the turn
@@ -445,7 +446,7 @@ class Session:
             self.evaluated.add(task)
             self.ended += 1
             self.spent += time.monotonic() - job.began
-            self.not_started += outcome.doubt.startswith(NO_START)
+            self.not_started += outcome.doubt.startswith(NO_START) and not task.is_repeat
             self.repeated += task.is_repeat
             words += ", repeated" * task.is_repeat
             if not task.is_repeat:  # what is noted was of earlier files
@@ -457,7 +458,7 @@ class Session:
         else:
             self.finished.add(task)
         self._line(task, words)
-        if self.ended == self.not_started == FIRST:
+        if len(self.evaluated) == self.not_started == FIRST and not self.over.is_set():
             self.stopped = (
                 f"none of the first {FIRST} images can be started: {outcome.doubt[len(NO_START) :]}"
             )
@@ -589,9 +590,7 @@ def sums(session: Session, found: Found) -> list[str]:
     strangers = [path for path in files_below(session.options.reports, (), []) if path.endswith(".json")]
     strangers = [it for it in strangers if os.path.realpath(it) not in found.reports and read_outcome(it)]
     if strangers:
-        lines.append(
-            f"no Dockerfile is behind these, which leaderboard.py counts: {listed(strangers, 10)}"
-        )
+        lines.append(f"no Dockerfile is behind these, which leaderboard.py counts: {listed(strangers, 10)}")
     return lines
 
 
@@ -628,16 +627,14 @@ def plan(session: Session) -> list[str]:
         tasks = [task for task in session.tasks if task.model == model]
         reports = [] if is_anew else [(task, read_outcome(task.report)) for task in tasks]
         resumed = sum(1 for task, it in reports if it and it.counts and task.is_of(it))
-        lines.append(
-            f"{shown(model)}: {counted(len(tasks), 'Dockerfile')}, {resumed} of them resumed"
-        )
+        lines.append(f"{shown(model)}: {counted(len(tasks), 'Dockerfile')}, {resumed} of them resumed")
     users = collections.Counter(base for task in session.tasks for base in task.bases)
     for base, count in sorted(users.items(), key=lambda item: -item[1]):
-        try:
-            having = [it.name for it in session.engines if base.digests(it.docker) is not None]
-            where = f": on {', '.join(having) or 'no engine'}"
-        except de.EngineError:  # nobody can tell
-            where = ""
+        having, where = [], ""  # which no engine may tell
+        for engine in session.engines:
+            with contextlib.suppress(de.EngineError):
+                having += [engine.name] * (base.digests(engine.docker) is not None)
+                where = f": on {', '.join(having) or 'no engine'}"
         lines.append(f"base {shown(base.name)}, {counted(count, 'Dockerfile')}{where}")
     return lines
 
@@ -750,10 +747,10 @@ def _run(options: argparse.Namespace, screen: Screen) -> int:
         what = f"no Dockerfile {'is left of' if found.left_out else 'matches'} {where}"
         screen.error(f"nothing to evaluate: {'no build failed' if found.tasks else what}")
         return 0 if found.tasks and not found.left_out else 1
+    if options.list:
+        screen.print("\n".join(plan(session)))
+        return 1 if found.left_out else 0
     with de.signals_to(lambda number, _: session.heard.put(number)):
-        if options.list:
-            screen.print("\n".join(plan(session)))
-            return 1 if found.left_out else 0
         if session.check_engines() and not session.signals:
             models = len({task.model for task in tasks})
             works = sum(not engine.fault for engine in session.engines)

@@ -164,6 +164,13 @@ def test_where_none_of_the_first_ten_images_can_be_started_it_stops_and_says_so(
     assert errors == "error: stopped: none of the first 10 images can be started: no such user\n"
 
 
+def test_fewer_than_ten_are_all_repeated(control, project, tree, run):
+    tree({f"a/app{at}": "CANNOT START" for at in range(6)})
+    code, out, errors = run("--parallel", "1")
+    assert (code, errors) == (0, "")
+    assert SUMS.format(6, 6, 0) in out
+
+
 def test_one_image_that_starts_is_enough_to_go_on(control, project, tree, run):
     tree({f"a/app{at:02}": "CANNOT START" if at else SOUND for at in range(12)})
     code, out, errors = run("--parallel", "1")

@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import pytest
 from cases import run_command
@@ -111,21 +112,20 @@ class Docker:
 
     def ask(self, *words, limit=None):
         self.calls.append(" ".join(words))
-        name = words[-1]
+        name, error = words[-1], ""
         if words[0] == "pull":
-            digest = self.registry.get(name, "")
-            if not digest.startswith("sha256:"):
-                return inventory.de.Answer(
-                    1, "", f"Error response from daemon: {digest or 'manifest unknown'}"
-                )
-            self.images[name] = [
-                f"{name.partition('@')[0].rpartition(':')[0] or name.partition('@')[0]}@{digest}"
-            ]
+            digest = self.registry.get(name, "manifest unknown")
+            if digest.startswith("sha256:"):
+                repository = name.partition("@")[0].rpartition(":")[0] or name.partition("@")[0]
+                self.images[name] = [f"{repository}@{digest}"]
+            else:
+                error = f"Error response from daemon: {digest}"
         elif words[:2] == ("image", "tag"):
             self.images[name] = self.images[words[2]]
         elif name not in self.images:
-            return inventory.de.Answer(1, "", "Error: No such image")
-        return inventory.de.Answer(0, "\n".join(self.images.get(name, ())), "")
+            error = "Error: No such image"
+        digests = "\n".join(self.images.get(name, ()))
+        return SimpleNamespace(code=int(bool(error)), stdout=digests, stderr=error)
 
     def did(self, *commands):
         return [call for call in self.calls if call.startswith(commands or ("pull", "image tag"))]
