@@ -203,10 +203,12 @@ def test_the_evaluator_writes_no_summary_of_its_own(fake, project, tree, run, mo
     assert (project / "summary").read_text().count("###") == 1
 
 
-def test_the_log_holds_what_the_build_said_so_that_a_long_one_can_be_followed(fake, project, tree, run):
-    reports = tree({"a/app": FAILS}, run_command("echo out"))
-    run("--no-repeat")
-    assert "  | last words of the build\n" in reports[0].with_suffix(".log").read_text()
+def test_the_log_holds_all_that_is_said_so_that_a_long_evaluation_can_be_followed(fake, project, tree, run):
+    (report,) = tree({"a/app": "FROM x\n"}, run_command("echo out"))
+    run()
+    log = report.with_suffix(".log").read_text()
+    assert "  | Step 1/1 : FROM scratch\n" in log
+    assert "  | $ echo out\n  | out\n" in log
 
 
 def test_reports_are_written_as_junit_too_also_of_what_is_resumed(fake, project, tree, run):
