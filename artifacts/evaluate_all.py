@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Evaluate a tree of Dockerfiles, several in parallel, on one docker engine or more.
 
-    python3 artifacts/evaluate_all.py [--layout LAYOUT] [--engine WHERE]… [any option of the evaluator]
+    python3 artifacts/evaluate_all.py [--layout LAYOUT]… [--engine WHERE]… [any option of the evaluator]
 
-    argv -> find() -> a Task for each Dockerfile -> Engine.check() of each engine -> Session: the evaluator's
-         command line for each, in a process of its own -> Outcome, read from its report -> a line -> the sums
+    argv -> find() -> a Task for each Dockerfile -> Engine.check() of each engine, Base.supply() of what they
+         start from -> Session: the evaluator's command line for each, in a process of its own
+         -> Outcome, read from its report -> a line -> the sums
 
 Started again, it goes on: a report that counts is taken as it is. All that it knows is in the reports folder:
 
     MODEL/REPO.json   the report, written by the evaluator
     MODEL/REPO.log    what the evaluator said; locked while an evaluation runs, ours or another start's
-    MODEL/REPO.first  a report that was repeated (the build failed, or something timed out)
+    MODEL/REPO.first  a report that was repeated (no image, one that could not be started, a time limit)
+    bases.json        with --pull: the digest of each base image, from which every later start builds
 
 Exit codes: 0 every Dockerfile has a report that counts; 1 one has none; 2 wrong usage; 130 Ctrl-C (143
 SIGTERM, 129 SIGHUP).
@@ -23,9 +25,6 @@ import collections
 import contextlib
 import errno
 import fcntl
-import hashlib
-import importlib.util
-import json
 import math
 import os
 import queue
@@ -36,320 +35,93 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 EVALUATOR = os.path.join(PROJECT, "DockerfileEvaluator.py")
-sys.path.insert(0, PROJECT)
+sys.path[:0] = [os.path.join(PROJECT, name) for name in ("", "artifacts", "reports")]
 
-from DockerfileEvaluator import Engine as CommandLine  # noqa: E402 - the folder above is on the path only now
-from DockerfileEvaluator import (  # noqa: E402
-    EngineError,
-    EvaluationError,
-    Stop,
-    Stopped,
-    check_engine,
-    last_line,
-    listed,
-    load_rubric,
-    shown,
-    signals_to,
-    standard_streams,
-    write_to,
+from inventory import (  # noqa: E402
+    BUILD_FAILED,
+    NO_START,
+    Base,
+    Found,
+    Outcome,
+    Task,
+    files_below,
+    find,
+    keep,
+    layout_pattern,
+    plan_bases,
+    read_outcome,
 )
+
+import DockerfileEvaluator as de  # noqa: E402, N813 - the folders are on the path only now
+from DockerfileEvaluator import listed, shown  # noqa: E402
 
 __all__ = ["main"]
 
 LAYOUT = "{model}/{repo}.dockerfile"
 MOST_PARALLEL = 8  # evaluations, unless --parallel says more
-REST = 60.0  # seconds without work for an engine after a fault
-RESTS = 10  # in a row, without an evaluation that counts: then the engine is given up
-FAULTS = 2  # on engines that work for others: then a Dockerfile is held back
-ALL_FAULTS = 5  # those on engines that were away included
-ASK_LIMIT = 30  # seconds for an engine to tell its processors
-CAUSES = 10  # of failed builds, to be listed
-CAUSE_LINES = 40  # of a log, its last ones, in which they are looked for
-USAGE_CODE = 2  # the evaluator's exit code
+REST, RESTS = 60.0, 10  # seconds without work for an engine that fails its control; failures in a row
+FAULTS, ALL_FAULTS = 2, 5  # of one Dockerfile: on engines that pass the control; on those that fail it, too
+FIRST = 10  # evaluations of which one must have an image that can be started
+REFUSED_CONTEXT = "docker refuses the build context"  # begins a usage error that is one Dockerfile's alone
+PAUSES = (5.0, 20.0, 0.0)  # seconds after each try to have a base image
+LOCKED = 0.5  # seconds between looks at an evaluation of another start
+ASK_LIMIT, PRUNE_LIMIT = 30.0, 600.0  # seconds for docker's answer
+CAUSES, NAMED = 10, 5  # causes of failed builds that are listed, Dockerfiles that are named with a problem
 LEAVE = 3  # signals: one asks the evaluations to clean up, the second to leave that, the third leaves them
-BUILD_FAILED = ("build", "build_timeout")  # kinds of a report's error
+USAGE_CODE = 2  # the evaluator's exit code
+SUMMARY = "GITHUB_STEP_SUMMARY"  # names the file for it, in GitHub Actions
 # Options of the evaluator that are set here, or that mean nothing for many Dockerfiles.
-OURS = (
-    *("dockerfile", "repo", "rubric", "context", "output", "resume", "junit", "check", "version", "help"),
-    *("docker", "engine", "wait"),  # abbreviated: in full they are options here, too
-)
-# What must be the same for a report to be that of a repetition, as for --resume.
-SAME = ("dockerfile_sha256", "rubric_sha256", "context", "build_options", "run_options", "build_timeout")
-# Causes that many builds share, and no Dockerfile is to blame for. They are looked for in text that a
-# Dockerfile can print: they are counted, and decide nothing.
-SHARED_CAUSES = re.compile(
-    r"""
-      Temporary\ failure\ (in\ name\ resolution|resolving\ '?[\w.-]+)
-    | Could\ not\ (resolve\ host:?|connect\ to)\ '?[\w.-]+
-    | Connection\ (timed\ out|refused|reset\ by\ peer)
-    | No\ space\ left\ on\ device
-    | toomanyrequests | 429\ Too\ Many\ Requests
-    | 50[234]\ (Bad\ Gateway|Service\ Unavailable|Gateway\ Time-?out)
-    | Hash\ Sum\ mismatch
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-
-
-class Outcome(NamedTuple):
-    """What a report says, as far as it matters here."""
-
-    kind: str  # of its error, "" for none
-    message: str
-    passed: int
-    total: int
-    share: float  # of the points
-    build_seconds: float
-    test_seconds: float
-    timed_out: bool  # a test
-    cause: str  # of a failed build
-    asked: Sequence[Any]  # the values of SAME
-    digest: str  # of the whole report
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is a result; an engine fault, a usage error and an interrupt are none."""
-        return self.kind in ("", *BUILD_FAILED)
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether a busy machine or a minute's trouble of a package mirror may explain it."""
-        return self.kind in BUILD_FAILED or self.timed_out
-
-    def words(self) -> str:
-        """Return it for a line on the screen."""
-        if self.kind in BUILD_FAILED:
-            return f"build failed: {shown(without_step(self.message))} ({self.build_seconds:.0f} s)"
-        if self.kind:
-            return f"{'engine fault' if self.kind == 'engine' else self.kind}: {shown(self.message, 300)}"
-        times = f"build {self.build_seconds:.0f} s, tests {self.test_seconds:.0f} s"
-        return f"{self.passed} of {self.total} tests, {100 * self.share:.0f} % ({times})"
-
-
-def read_outcome(path: str) -> Outcome | None:
-    """Read a report; return None where there is none that is whole."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-        report = json.loads(content.decode())
-        error, summary, build = report["error"], report["summary"], report["build"]
-        kind, message = (str(error["kind"]), str(error["message"])) if error else ("", "")
-        late = any(row["status"] == "timeout" for row in report["test_results"])
-        share = summary["total_score"] / summary["max_score"] if summary["max_score"] else 0.0
-        numbers = summary["passed_tests"], summary["total_tests"], float(share)
-        times = float(build["execution_time"]), float(summary["total_execution_time"])
-        cause = cause_of(message, str(build["log"])) if kind in BUILD_FAILED else ""
-        asked = [report["environment"].get(key) for key in SAME]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-    digest = hashlib.sha256(content).hexdigest()
-    return Outcome(kind, message, *numbers, *times, late, cause, asked, digest)
-
-
-def cause_of(message: str, log: str) -> str:
-    """Return why a build failed, in words that it shares with others: without its step."""
-    end = "\n".join(log.splitlines()[-CAUSE_LINES:])  # what stands above may have been overcome
-    found = [match[0] for match in SHARED_CAUSES.finditer(end)]
-    words = found[-1] if found else without_step(message)
-    return " ".join(re.sub(r"\b[0-9a-f]{12,}\b", "…", words).replace("'", "").split())
-
-
-def without_step(message: str) -> str:
-    """Return why a build failed, without the step in which it did."""
-    return re.sub(r"^step \S+ of \S+ \(.*?\): (exit code \d+: )?", "", message)
-
-
-# -------- The tree ----------------------------------------------------------------------------
-
-
-class Task:
-    """One Dockerfile: its files, and the engine faults that it met."""
-
-    def __init__(self, model: str, repo: str, dockerfile: str, options: argparse.Namespace) -> None:
-        self.model, self.repo, self.dockerfile = model, repo, dockerfile
-        self.place = os.path.join(model, repo)
-        path = os.path.join(options.reports, self.place)
-        self.report, self.log, self.first = f"{path}.json", f"{path}.log", f"{path}.first"
-        self.rubric = os.path.join(options.rubrics, f"{repo}.json")
-        self.context = os.path.join(options.checkouts, repo) if options.checkouts else ""
-        self.is_repeat = False  # it is to be evaluated once more, alone
-        self.failed_on: set[Engine] = set()
-        self.faults = 0  # on engines that work for others
-        self.open_faults = 0  # on engines of which that is not known yet
-        self.all_faults = 0
-
-    def needs_repetition(self, outcome: Outcome) -> bool:
-        """Whether a report is doubtful, and is not itself that of a repetition."""
-        first = read_outcome(self.first)
-        is_second = first is not None and first.digest != outcome.digest and first.asked == outcome.asked
-        return outcome.is_doubtful and not is_second
-
-    def repetition_is_due(self) -> bool:
-        """Whether an earlier start noted the repetition, for just these files, and did not finish it."""
-        first, outcome = read_outcome(self.first), read_outcome(self.report)
-        if not first or (outcome and outcome.counts and outcome.digest != first.digest):
-            return False
-        return first.asked[:2] == [sha256(self.dockerfile), sha256(self.rubric)]
-
-    def note_repetition(self) -> None:
-        """Keep the report that is there, whole or not at all, before it is repeated."""
-        shutil.copyfile(self.report, f"{self.first}.new")
-        os.replace(f"{self.first}.new", self.first)
-
-    def forget(self) -> None:
-        """Remove earlier reports; not the log, whose lock another start may hold."""
-        for path in (self.report, self.first):
-            with contextlib.suppress(OSError):  # what cannot be written is named when it is evaluated
-                os.unlink(path)
-
-
-def sha256(path: str) -> str:
-    """Return the SHA-256 of a file, "" where it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError:
-        return ""
-
-
-def layout_pattern(layout: str) -> re.Pattern[str]:
-    """Return the pattern of a layout; raise ValueError where it is none."""
-    parts = re.split(r"(\{.*?\}|\*)", os.path.normpath(layout))
-    words = {"{model}": r"(?P<model>[^/]+(?:/[^/]+)*)", "{repo}": "(?P<repo>[^/]+)", "*": "[^/]*"}
-    unknown = [part for part in parts[1::2] if part not in words]
-    if unknown or parts.count("{repo}") != 1 or parts.count("{model}") > 1:
-        raise ValueError(f"expected {{repo}}, {{model}} and *, found {unknown or layout}")
-    if os.path.isabs(layout) or ".." in layout.split("/"):
-        raise ValueError("expected a path below --artifacts")
-    return re.compile("".join(words.get(part) or re.escape(part) for part in parts))
-
-
-def files_below(
-    folder: str, hidden: Iterable[str], unread: list[OSError], above: tuple[str, ...] = ()
-) -> Iterator[str]:
-    """Yield the files below a folder, in order; note in `unread` why one of its folders cannot be read.
-
-    Links are followed, but not in circles. Names that begin with a dot are passed over, but for those in
-    `hidden`.
-    """
-    here = os.path.realpath(folder)
-    try:
-        names = sorted(os.listdir(folder)) if here not in above else []
-        os.stat(os.path.join(folder, os.curdir))  # it can be entered, too
-    except OSError as error:
-        if not above:
-            raise
-        unread.append(error)
-        return
-    for name in names:
-        path = os.path.join(folder, name)
-        if name.startswith(".") and name not in hidden:
-            continue
-        if os.path.isdir(path):
-            yield from files_below(path, hidden, unread, (*above, here))
-        else:
-            yield path
-
-
-def find(options: argparse.Namespace) -> tuple[list[Task], dict[str, list[str]]]:
-    """Return a task for each Dockerfile, and those that are left out, by the reason."""
-    hidden = [name for name in options.layout.split("/") if name.startswith(".")]
-    found: dict[str, list[Task]] = collections.defaultdict(list)  # by report
-    unread: list[OSError] = []
-    for path in files_below(options.artifacts, hidden, unread):
-        match = options.pattern.fullmatch(os.path.relpath(path, options.artifacts))
-        if match:
-            task = Task(match.groupdict().get("model") or "", match["repo"], path, options)
-            found[task.report].append(task)
-    tasks = [task for tasks in found.values() for task in tasks]
-    faults = {task.rubric: "" for task in tasks}
-    for path in faults:
-        try:
-            load_rubric(path)
-        except EvaluationError as error:
-            first, *more = str(error).splitlines()
-            faults[path] = f"{first} (and {len(more)} more faults)" if more else first
-    read = {os.path.realpath(path) for task in tasks for path in (task.dockerfile, task.rubric)}
-    taken: list[Task] = []
-    left_out: dict[str, list[str]] = collections.defaultdict(list)
-    for unreadable in unread:
-        left_out[str(unreadable.strerror)].append(os.path.normpath(unreadable.filename))
-    for report, (task, *others) in found.items():
-        reason = faults[task.rubric]
-        if os.path.realpath(report) in read:
-            reason = f"{report} would overwrite what is to be read"
-        elif others:
-            reason = f"{report} would be the report on each of them"
-        elif task.context and not os.path.isdir(task.context):
-            reason = reason or f"{task.context}: no such folder for the build context"
-        elif not os.path.isfile(task.dockerfile) or not os.access(task.dockerfile, os.R_OK):
-            reason = reason or "not a regular file that can be read"
-        if reason:
-            left_out[reason] += [task.dockerfile, *(other.dockerfile for other in others)]
-        else:
-            taken.append(task)
-    return taken, left_out
+OURS = ("dockerfile", "rubric", "context", "output", "resume", "check", "version", "help")
 
 
 # -------- Engines -----------------------------------------------------------------------------
-
-WELL, CHECKED, RESTING, GIVEN_UP = "well", "being checked", "resting", "given up"
 
 
 class Engine:
     """A docker engine: what it can take, and how it fares."""
 
-    def __init__(self, where: str | None, docker: str) -> None:
-        self.where, self.docker, self.name = where, docker, shown(where or "the docker engine")
+    def __init__(self, where: str | None, options: argparse.Namespace) -> None:
+        self.where, self.name = where, shown(where or "the docker engine")
+        self.stop = de.Stop()  # of all that is asked here
+        self.docker = de.Engine(options.docker, where, self.stop)
         self.processors = 0  # once it is known
-        self.stop = Stop()  # of a check
-        self.running = 0
-        self.successes = 0  # reports that count
-        self.state, self.rests_until, self.rests = CHECKED, 0.0, 0
-        self.suspects: list[Task] = []  # met a fault here, and it is not known yet whose it is
+        self.running = 0  # evaluations
+        self.is_checked = False  # at this moment
+        self.fault: de.EngineError | None = None  # why it gets no work
+        self.is_given_up, self.rests_until = False, 0.0
+        self.bases: set[Base] = set()  # from which builds may start here
+        self._options = options
 
-    def check(self, wait: float, over: threading.Event) -> str:
-        """Try it with the control, for `wait` seconds; return "" where it works, else what is wrong."""
+    def check(self, wait: float, over: threading.Event) -> de.EngineError | None:
+        """Try it with the control and the user's options, for `wait` seconds; return what is wrong."""
+        options = {"build_options": self._options.build_option, "run_options": self._options.run_option}
         deadline = time.monotonic() + wait
         while True:
             try:
-                check_engine(self.docker, self.where, self.stop)
-            except (EngineError, Stopped) as error:
-                if time.monotonic() > deadline or over.wait(1):
-                    return str(error) or "interrupted"
+                de.check_engine(self._options.docker, self.where, self.stop, **options)
+                self.prune()
+                for form in ("{{.NCPU}}", "{{.Host.CPUs}}"):  # docker's, podman's
+                    answer = self.docker.ask("info", "--format", form, limit=ASK_LIMIT).stdout.strip()
+                    self.processors = int(answer) if answer.isdigit() else self.processors or 1
+            except de.Stopped:
+                return de.EngineError("interrupted")
+            except de.EngineError as error:
+                if isinstance(error, de.UsageError) or time.monotonic() >= deadline or over.wait(1):
+                    return error
             else:
-                self.processors = self._count_processors()
-                return ""
+                return None
 
-    def _count_processors(self) -> int:
-        engine = CommandLine(self.docker, self.where, self.stop)
-        for form in ("{{.NCPU}}", "{{.Host.CPUs}}"):  # docker's, podman's
-            with contextlib.suppress(EngineError, Stopped, ValueError):
-                answer = engine.ask("info", "--format", form, limit=ASK_LIMIT)
-                if answer.returncode == 0:
-                    return max(int(answer.stdout), 1)
-        return os.cpu_count() or 1
-
-    def rest(self) -> str:
-        """Give it no work for a while, or never again; return words for that."""
-        if self.state != RESTING:
-            self.rests += 1
-            self.state = RESTING if self.rests < RESTS else GIVEN_UP
-            self.rests_until = time.monotonic() + REST
-        if self.state == GIVEN_UP:
-            self.settle(was_well=False)
-        return f"{self.name} {f'rests {REST:.0f} s' if self.state == RESTING else 'is given up'}"
-
-    def settle(self, *, was_well: bool) -> None:
-        """Say whose the latest faults here were: the Dockerfiles', or the engine's own."""
-        for task in self.suspects:
-            task.open_faults -= 1
-            task.faults += was_well
-        self.suspects = []
+    def prune(self) -> None:
+        """Bound its build cache, where that was asked for; raise EngineError where that cannot be done."""
+        if self._options.build_cache:
+            words = ("builder", "prune", "--force", "--keep-storage", self._options.build_cache)
+            answer = self.docker.ask(*words, limit=PRUNE_LIMIT)
+            if answer.returncode and "already running" not in answer.stderr:
+                raise de.UsageError(f"docker builder prune: {de.last_line(answer.stderr)}")
 
 
 # -------- Evaluations -------------------------------------------------------------------------
@@ -358,281 +130,353 @@ class Engine:
 class Job:
     """An evaluation under way."""
 
-    def __init__(self, task: Task, engine: Engine, log: Any) -> None:
-        self.task, self.engine, self.log = task, engine, log
-        self.logged = os.fstat(log.fileno()).st_size  # bytes of earlier evaluations
-        self.before = read_outcome(task.report)
-        self.process: Any = None
+    def __init__(self, task: Task, engine: Engine) -> None:
+        self.task, self.engine, self.began = task, engine, time.monotonic()
+        self.process: Any = None  # once there is one
+        self.is_resumed = False  # the report was there
 
 
 class Session:
-    """Says what is evaluated where and when, what is repeated, and when it is over.
+    """What is evaluated where and when, what is repeated, and when it is over.
 
-    One thread decides. Others only wait, each for a process, a lock or an engine, and put what came of
-    it into `events`; so do signals, since SimpleQueue.put() may interrupt itself.
+    Threads do it, for each engine as many as may be in parallel. All that they know they share: one of them
+    has the turn, and lets it go only while docker, the evaluator or another start works. The main thread
+    listens to signals, whose handlers may do no more than SimpleQueue.put().
     """
 
     def __init__(self, options: argparse.Namespace, tasks: Sequence[Task], screen: Screen) -> None:
         self.options, self.tasks, self.screen = options, tasks, screen
-        self.engines = [Engine(where, options.docker) for where in dict.fromkeys(options.engine or [None])]
-        self.events: queue.SimpleQueue[tuple[Callable[..., None], Any, Any]] = queue.SimpleQueue()
+        self.engines = [Engine(where, options) for where in dict.fromkeys(options.engine or [None])]
+        self.bases: Sequence[Base] = ()  # to be on an engine before what starts from them is built there
+        self.pulling: dict[Base, float] = {}  # since when
+        self.turn = threading.Condition(threading.Lock())
+        self.heard: queue.SimpleQueue[int] = queue.SimpleQueue()  # signals, and 0 once the last thread ends
+        self.threads = 0
         self.todo: collections.deque[Task] = collections.deque()
         self.repeats: collections.deque[Task] = collections.deque()  # one at a time, after all others
         self.running: list[Job] = []
-        self.waiting = 0  # tasks that another start evaluates
-        self.checking = 0  # engines
-        self.over = threading.Event()  # by a signal or a usage error
+        self.over = threading.Event()  # by a signal, or since it would be the same for all
         self.signals: list[int] = []
-        self.usage = ""  # what docker or the evaluator refuses
+        self.stopped = ""  # why it would be the same for all
         self.results: dict[Task, Outcome] = {}
         self.problems: dict[Task, str] = {}  # why there is no result
         self.finished: set[Task] = set()
         self.evaluated: set[Task] = set()  # in this start
-        self.ended = self.repeated = 0  # evaluations, and repetitions among them
-        self.began = time.monotonic()
+        self.not_started = 0  # images, when they were first evaluated
+        self.repeated = self.ended = 0  # evaluations
+        self.spent = 0.0  # seconds of all evaluations
+
+    # Threads, and who has the turn
+
+    def _thread(self, work: Callable[..., object], *subjects: Any) -> None:
+        def body() -> None:
+            with self.turn:
+                try:
+                    work(*subjects)
+                finally:
+                    self.threads -= 1
+                    self.turn.notify_all()
+                    if not self.threads:
+                        self.heard.put(0)
+
+        self.threads += 1
+        threading.Thread(target=body, daemon=True).start()
+
+    @contextlib.contextmanager
+    def _without_turn(self) -> Iterator[None]:
+        self.turn.release()
+        try:
+            yield
+        finally:
+            self.turn.acquire()
+
+    def _listen(self) -> None:
+        """Take signals and draw the bar until the last thread has ended."""
+        number = -1
+        while number and len(self.signals) < LEAVE:
+            number = -1
+            with contextlib.suppress(queue.Empty):
+                number = self.heard.get(timeout=1.0 if self.screen.is_live else None)
+            with self.turn:
+                if number > 0:
+                    self._interrupted(number)
+                self.screen.draw(self)
+        self.screen.clear()
+
+    def _interrupted(self, number: int) -> None:
+        self.signals.append(number)
+        self._end(number)
+        count = sum(bool(job.process) for job in self.running) + sum(it.is_checked for it in self.engines)
+        words = f"; waiting for {count} to clean up (interrupt again to skip that)" if count else ""
+        self.screen.print(f"interrupted{words if len(self.signals) == 1 else '; leaving'}")
+
+    def _end(self, number: int) -> None:
+        """Begin nothing more, and ask what is under way to end."""
+        self.over.set()
+        self.turn.notify_all()
+        for engine in self.engines:
+            engine.stop.ask()
+        for job in self.running:
+            if job.process:
+                job.process.send_signal(number)
+
+    def _is_done(self) -> bool:
+        return self.over.is_set() or not (self.todo or self.repeats or self.running)
+
+    # Engines and bases
 
     @property
     def parallel(self) -> int:
         """How many evaluations may run at a time."""
-        return self.options.parallel or min(max(self._processors(), 1), MOST_PARALLEL)
+        return self.options.parallel or min(self._processors(), MOST_PARALLEL)
 
     def _processors(self) -> int:
-        return sum(engine.processors for engine in self.engines if engine.state != GIVEN_UP)
-
-    # Engines
+        return max(sum(engine.processors for engine in self.engines if not engine.is_given_up), 1)
 
     def check_engines(self) -> bool:
         """Try all engines; return whether one works."""
-        for engine in self.engines:
-            self._check(engine, self.options.wait)
-        while self.checking and len(self.signals) < LEAVE:
-            self._next_event(None)
-        return any(engine.state == WELL for engine in self.engines)
+        with self.turn:
+            for engine in self.engines:
+                self._thread(self._check, engine, self.options.wait)
+        self._listen()
+        return not all(engine.fault for engine in self.engines)
 
     def _check(self, engine: Engine, wait: float = 0.0) -> None:
-        engine.state = CHECKED
-        self.checking += 1
-        self._in_thread(lambda: engine.check(wait, self.over), self._checked, engine)
+        engine.is_checked = True
+        with self._without_turn():
+            fault = engine.check(wait, self.over)
+        engine.is_checked, engine.fault = False, fault
+        self.turn.notify_all()
 
-    def _checked(self, engine: Engine, words: str) -> None:
-        self.checking -= 1
-        engine.settle(was_well=not words and engine.successes > 0)
-        engine.state = engine.state if words else WELL
-        if words and not self.over.is_set():
-            self.screen.error(f"{engine.name}: {shown(words, 500)}; {engine.rest()}")
+    def _is_well(self, engine: Engine) -> bool:
+        """Ask an engine whether it works after a fault; if not, it rests."""
+        self.turn.wait_for(lambda: not engine.is_checked)
+        if not engine.fault:
+            self._check(engine)
+            if engine.fault:
+                self._thread(self._rest, engine)
+        return not engine.fault
 
-    def _free_engine(self) -> Engine | None:
-        """Return the engine with the most room for its processors, None where none has any."""
-        room = {}
-        for engine in self.engines:
-            slots = max(math.ceil(self.parallel * engine.processors / max(self._processors(), 1)), 1)
-            if engine.state == WELL and engine.running < slots:
-                room[engine] = 1 - engine.running / slots
-        return max(room, key=lambda engine: room[engine], default=None)
+    def _rest(self, engine: Engine) -> None:
+        """Keep all work from an engine until it passes the control again, or for good."""
+        failures = 0
+        while engine.fault and not self._is_done():
+            failures += 1
+            engine.is_given_up = failures == RESTS or isinstance(engine.fault, de.UsageError)
+            what = "is given up" if engine.is_given_up else f"rests {REST:.0f} s"
+            self.screen.error(f"{engine.name}: {shown(str(engine.fault), 500)}; {engine.name} {what}")
+            if engine.is_given_up:
+                return self._leave()
+            engine.rests_until = time.monotonic() + REST
+            if not self.turn.wait_for(self._is_done, REST):
+                self._check(engine)
+        return self._supply()
 
-    # The loop
+    def _supply(self) -> None:
+        """Have engines supplied with the bases that they lack."""
+        for base in self.bases:
+            is_lacking = any(not it.fault and base not in it.bases for it in self.engines)
+            if is_lacking and not base.problem and base not in self.pulling and not self.over.is_set():
+                self.pulling[base] = time.monotonic()
+                self._thread(self._have, base)
+
+    def _have(self, base: Base) -> None:
+        """Have engines take a base, in three tries; leave what it cannot be had for."""
+        for pause in PAUSES:
+            base.problem = ""
+            for engine in [it for it in self.engines if not it.fault and base not in it.bases]:
+                try:
+                    with self._without_turn():
+                        told = base.supply(engine.docker, self.options.pull_options)
+                    engine.bases.add(base)
+                    if not keep(self.options.bases_file, base):  # another start was faster, with other bytes
+                        for other in self.engines:
+                            other.bases.discard(base)
+                except (de.EvaluationError, de.Stopped, OSError, ValueError) as error:
+                    where = f"{engine.name}: " if self.engines[1:] else ""
+                    base.problem = f"{where}{error}"
+                else:
+                    where = f" on {engine.name}" if self.engines[1:] else ""
+                    if told:
+                        self.screen.print(f"base {shown(base.name)}{where}: {shown(told, 500)}")
+                    self.turn.notify_all()
+            with self._without_turn():
+                if not base.problem or self.over.wait(pause):
+                    break
+        del self.pulling[base]
+        self._leave()
+        self._supply()
+
+    def _leave(self) -> None:
+        """Leave to the next start what no engine can build, since each lacks a base for good."""
+        engines = [engine for engine in self.engines if not engine.is_given_up]
+        left: dict[Base, list[Task]] = collections.defaultdict(list)
+        for task in (*self.todo, *self.repeats):
+            lost = [base for base in task.bases if base.problem and base not in self.pulling]
+            lacking = [[base for base in lost if base not in engine.bases] for engine in engines]
+            if lacking and all(lacking) and not self.over.is_set():
+                left[lacking[0][0]].append(task)
+        for base, tasks in left.items():
+            why = f"base {shown(base.name)} cannot be had: {shown(base.problem, 300)}"
+            self.screen.error(f"{why}; left for the next start: {listed([task.place for task in tasks])}")
+            for task in tasks:
+                (self.repeats if task.is_repeat else self.todo).remove(task)
+                self.problems[task] = why
+                self.finished.add(task)
+
+    # Evaluations
 
     def run(self) -> None:
         """Evaluate all, until it is done or over."""
-        self.began = time.monotonic()
-        for task in self.tasks:
-            self._plan(task)
-        while len(self.signals) < LEAVE:
-            if not self.over.is_set():
-                self._fill()
-            has_work = bool(self.todo or self.repeats) and not self.over.is_set()
-            rests = [engine.rests_until for engine in self.engines if engine.state == RESTING and has_work]
-            more = self.running or self.checking or rests or (self.waiting and not self.over.is_set())
-            if not more:
-                break
-            self._next_event(self.screen.draw(self, min(rests, default=math.inf) - time.monotonic()))
-        self.screen.clear()
+        with self.turn:
+            for task in self.tasks:
+                self._plan(task)
+            self._supply()
+            for engine in self.engines:
+                if engine.fault:
+                    self._thread(self._rest, engine)
+                for _ in range(self.options.parallel or MOST_PARALLEL):
+                    self._thread(self._work, engine)
+        self._listen()
 
     def _plan(self, task: Task) -> None:
         task.is_repeat = not self.options.no_repeat and task.repetition_is_due()
         (self.repeats if task.is_repeat else self.todo).append(task)
 
-    def _fill(self) -> None:
-        """Start what there is room for."""
-        while self.todo or self.repeats:
-            for engine in self.engines:
-                if engine.state == RESTING and time.monotonic() >= engine.rests_until:
-                    self._check(engine)
-            free = self._free_engine()
-            room = (self.parallel if self.todo else 1) - len(self.running) - self.waiting
-            tasks = self.todo or self.repeats
-            task = self._take(tasks, free) if free and room > 0 else None
-            if free and task:
-                self._start(task, free)
-            elif tasks:  # else all of them were held back, and the repetitions are next
-                break
-
-    def _take(self, tasks: collections.deque[Task], engine: Engine) -> Task | None:
-        """Take the next task for an engine, best one that has not failed there."""
-        for task in list(tasks):
-            if task.faults >= FAULTS or task.all_faults >= ALL_FAULTS:
+    def _work(self, engine: Engine) -> None:
+        """Evaluate on an engine whatever there is room for."""
+        while not self._is_done() and not engine.is_given_up:
+            most = max(math.ceil(self.parallel * engine.processors / self._processors()), 1)
+            tasks, at_a_time = (self.todo, self.parallel) if self.todo else (self.repeats, 1)
+            is_free = not engine.fault and not engine.is_checked and engine.running < most
+            fits = (task for task in tasks if task.bases <= engine.bases)
+            task = next(fits, None) if is_free and len(self.running) < at_a_time else None
+            if task:
                 tasks.remove(task)
-                self._give_up(task, f"held back for the next start: {self.problems[task]}")
-        ready = [task for task in tasks if task.faults + task.open_faults < FAULTS]
-        new = [task for task in ready if engine not in task.failed_on]
-        for task in (new or ready)[:1]:
-            tasks.remove(task)
-            return task
-        return None
+                self._evaluate(task, engine)
+                self.turn.notify_all()
+            else:
+                self.turn.wait()
 
-    def _start(self, task: Task, engine: Engine) -> None:
-        log: Any = None
+    def _evaluate(self, task: Task, engine: Engine) -> None:
+        """Evaluate a task, unless another start does; then plan it anew when that is over."""
+        job = Job(task, engine)
+        self.running.append(job)
+        engine.running += 1
         try:
             os.makedirs(os.path.dirname(task.log) or ".", exist_ok=True)
-            log = open(task.log, "a+b")  # noqa: SIM115 - closed when the job ends, and with it the lock
-            if not lock(log, wait=False):
-                self.waiting += 1
+            with open(task.log, "a+b") as log:
+                if lock(log):
+                    self._judge(job, *self._outcome(job, log))
+                    return
                 self._line(task, "waiting: another start is evaluating it")
-                self._in_thread(lambda: lock(log, wait=True), self._unlocked, (task, log))
-                return
-            job = Job(task, engine, log)
-            job.process = self._popen(job)
+                with self._without_turn():
+                    while not lock(log) and not self.over.wait(LOCKED):
+                        pass
+                self._plan(task)
         except OSError as error:
-            if log:
-                log.close()
             self._give_up(task, f"{error.filename or task.log}: {error.strerror}")
-            return
-        engine.running += 1
-        self.running.append(job)
-        self._in_thread(job.process.wait, self._ended, job)
+        finally:
+            self.running.remove(job)
+            engine.running -= 1
 
-    def _popen(self, job: Job) -> subprocess.Popen[bytes]:
-        """Start the evaluator, in a session of its own: a terminal's Ctrl-C is to reach only us."""
-        task, resume = job.task, not self.options.fresh
-        if task.is_repeat and job.before and job.before.counts:
-            resume = not task.needs_repetition(job.before)  # another start was faster
-            if not resume:
+    def _outcome(self, job: Job, log: Any) -> tuple[Outcome | None, str]:
+        """Let the evaluator work; return the outcome, None where it wrote no report, and its last words."""
+        task, logged, before = job.task, os.fstat(log.fileno()).st_size, read_outcome(job.task.report)
+        resume = not (self.options.fresh or self.options.failed_builds)
+        if task.is_repeat:
+            resume = bool(before and before.counts and not task.needs_repetition(before))  # another start's
+            if before and before.counts and not resume:
                 task.note_repetition()
-        elif task.is_repeat:
-            resume = False
+        job.process = self._popen(job, log, resume=resume)
+        with self._without_turn():
+            code = job.process.wait()
+            with contextlib.suppress(de.EngineError, de.Stopped):  # when it was checked, it could be bounded
+                job.engine.prune()
+        log.seek(logged)
+        job.is_resumed = log.readline(100).startswith(b"resumed: ")
+        log.seek(max(logged, os.fstat(log.fileno()).st_size - 4000))
+        said = de.last_line(log.read().decode(errors="replace")) or "nothing in its log; is the disk full?"
+        if job.is_resumed:  # the log stays that of the evaluation
+            os.ftruncate(log.fileno(), logged)
+        outcome = read_outcome(task.report)
+        is_new = outcome and (job.is_resumed or not before or outcome.digest != before.digest)
+        return outcome if is_new else None, f"exit code {code}: {said.rpartition('error: ')[2]}"
+
+    def _popen(self, job: Job, log: Any, *, resume: bool) -> subprocess.Popen[bytes]:
+        """Start the evaluator, in a session of its own: a terminal's Ctrl-C is to reach only us."""
+        task, junit = job.task, self.options.junit
         words = [*self.options.command, f"--dockerfile={task.dockerfile}", f"--repo={task.repo}"]
         words += [f"--rubric={task.rubric}", f"--output={task.report}", *["--resume"] * resume]
         words += [f"--context={task.context}"] if task.context else []
         words += [f"--engine={job.engine.where}"] if job.engine.where else []
+        words += [f"--junit={os.path.join(junit, task.place)}.xml"] if junit else []
         # Of hundreds of tables GitHub shows the first ones and refuses the rest.
-        environment = {name: value for name, value in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
-        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": job.log, "stderr": subprocess.STDOUT}
+        environment = {name: value for name, value in os.environ.items() if name != SUMMARY}
+        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
         return subprocess.Popen(words, env=environment, start_new_session=True, **pipes)
 
-    def _in_thread(self, work: Callable[[], Any], then: Callable[[Any, Any], None], subject: Any) -> None:
-        """Wait for something in a thread, `then` go on with the subject and the answer in this one."""
-
-        def body() -> None:
-            answer: Any = "an unexpected error"
-            try:
-                answer = work()
-            finally:
-                self.events.put((then, subject, answer))
-
-        threading.Thread(target=body, daemon=True).start()
-
-    def _next_event(self, timeout: float | None) -> None:
-        with contextlib.suppress(queue.Empty):
-            then, subject, answer = self.events.get(timeout=timeout)
-            then(subject, answer)
-
-    # What comes of it
-
-    def hear(self, number: int, _frame: object = None) -> None:
-        """Take a signal, at any moment."""
-        self.events.put((self._interrupted, number, None))
-
-    def _interrupted(self, number: int, _: None) -> None:
-        self.signals.append(number)
-        self.over.set()
-        for engine in self.engines:
-            engine.stop.ask()
-        count = f"waiting for {len(self.running) + self.checking} to clean up (interrupt again to skip that)"
-        self.screen.print(f"interrupted; {count if len(self.signals) == 1 else 'leaving'}")
-        for job in self.running:
-            job.process.send_signal(number)
-
-    def _unlocked(self, held: tuple[Task, Any], _: bool) -> None:  # noqa: FBT001
-        self.waiting -= 1
-        held[1].close()
-        self._plan(held[0])
-
-    def _ended(self, job: Job, code: int) -> None:
+    def _judge(self, job: Job, outcome: Outcome | None, said: str) -> None:
+        """Go on by what came of an evaluation: a result, somebody's fault, or nothing."""
         task = job.task
-        self.running.remove(job)
-        job.engine.running -= 1
-        job.log.seek(job.logged)
-        resumed = job.log.readline(100).startswith(b"resumed: ")
-        job.log.seek(max(job.logged, os.fstat(job.log.fileno()).st_size - 4000))
-        said = last_line(job.log.read().decode(errors="replace")) or "nothing in its log; is the disk full?"
-        outcome = read_outcome(task.report)
-        if outcome and not resumed and job.before and outcome.digest == job.before.digest:
-            outcome = None  # of an earlier evaluation
-        if resumed:  # the log stays that of the evaluation
-            os.ftruncate(job.log.fileno(), job.logged)
-        job.log.close()
         if outcome and outcome.counts:
-            self._result(job, outcome, resumed=resumed)
-        elif outcome and outcome.kind == "engine":
-            self._fault(job, outcome)
-        elif (
-            outcome
-            and outcome.kind == "usage"
-            and outcome.message.startswith("docker refuses the build context")
-        ):
-            self._give_up(task, outcome.words())
-        elif code == USAGE_CODE or (outcome and outcome.kind == "usage"):
-            words = outcome.message if outcome else said.rpartition("error: ")[2]
-            self._give_up(task, f"usage error: {words}")
-            self.usage = self.usage or words
-            self.over.set()
-            for other in self.running:
-                other.process.terminate()
-        elif outcome or self.over.is_set():
-            self.results.pop(task, None)
-            self.problems[task] = "interrupted"
-            self._line(task, "interrupted")
+            self._result(job, outcome)
+        elif self.over.is_set() and (not outcome or outcome.kind == "interrupted"):
+            self._give_up(task, "interrupted")
+        elif not outcome or outcome.kind == "interrupted":
+            self._give_up(task, f"no report: {said}")
+        elif outcome.kind == "registry":  # which makes no engine rest
+            self._try_again(task, outcome, is_its_own=True)
+        elif outcome.kind == "usage" and outcome.message.startswith(REFUSED_CONTEXT):
+            self._give_up(task, outcome.words)
         else:
-            self._give_up(task, f"no report: exit code {code}: {said}")
+            is_well = self._is_well(job.engine)
+            if is_well and outcome.kind == "usage":
+                self._give_up(task, outcome.words)
+            else:
+                self._try_again(task, outcome, is_its_own=is_well)
 
-    def _result(self, job: Job, outcome: Outcome, *, resumed: bool) -> None:
-        task, words = job.task, outcome.words()
+    def _result(self, job: Job, outcome: Outcome) -> None:
+        task, words = job.task, outcome.words
         self.results[task] = outcome
         self.problems.pop(task, None)
-        if resumed:
+        if job.is_resumed:
             words += ", resumed"
         else:
             self.evaluated.add(task)
             self.ended += 1
+            self.spent += time.monotonic() - job.began
+            self.not_started += outcome.doubt.startswith(NO_START) and not task.is_repeat
             self.repeated += task.is_repeat
             words += ", repeated" * task.is_repeat
-            job.engine.successes += 1
-            job.engine.rests = 0
-            job.engine.settle(was_well=True)
             if not task.is_repeat:  # what is noted was of earlier files
-                with contextlib.suppress(OSError):
-                    os.unlink(task.first)
+                remove(task.first)
         task.is_repeat = not self.options.no_repeat and task.needs_repetition(outcome)
         if task.is_repeat:
             self.repeats.append(task)
-            words += ", to be repeated at the end"
+            words += ", to be repeated at the end" + f": {outcome.doubt}" * (not outcome.kind)
         else:
             self.finished.add(task)
         self._line(task, words)
+        if len(self.evaluated) == self.not_started == FIRST and not self.over.is_set():
+            self.stopped = (
+                f"none of the first {FIRST} images can be started: {outcome.doubt[len(NO_START) :]}"
+            )
+            self._end(signal.SIGTERM)
 
-    def _fault(self, job: Job, outcome: Outcome) -> None:
-        task, engine = job.task, job.engine
-        task.all_faults += 1
-        task.open_faults += 1
-        task.failed_on.add(engine)
-        engine.suspects.append(task)
+    def _try_again(self, task: Task, outcome: Outcome, *, is_its_own: bool) -> None:
+        """Evaluate a task again, after all others; hold it back where that was done already."""
         self.results.pop(task, None)  # of a first evaluation, whose report this fault has replaced
-        self.problems[task] = outcome.words()
-        (self.repeats if task.is_repeat else self.todo).append(task)
-        self._line(task, f"{outcome.words()}; {engine.rest()}")
+        task.faults += is_its_own
+        task.all_faults += 1
+        if task.faults >= FAULTS or task.all_faults >= ALL_FAULTS:
+            self._give_up(task, f"{outcome.words}; held back for the next start")
+        else:
+            self.problems[task] = outcome.words
+            (self.repeats if task.is_repeat else self.todo).append(task)
+            self._line(task, f"{outcome.words}; to be tried again")
 
     def _give_up(self, task: Task, why: str) -> None:
-        """Leave a Dockerfile without a result."""
         self.results.pop(task, None)
         self.problems[task] = why
         self.finished.add(task)
@@ -643,10 +487,16 @@ class Session:
         self.screen.print(f"[{done:>{len(str(total))}}/{total}] {shown(task.place)}: {shown(words, 500)}")
 
 
-def lock(file: Any, *, wait: bool) -> bool:
+def remove(path: str) -> None:
+    """Remove a report, if it is there."""
+    with contextlib.suppress(OSError):  # what cannot be written is named when it is evaluated
+        os.unlink(path)
+
+
+def lock(file: Any) -> bool:
     """Lock a file until all close it, processes that inherit it too; return whether it is ours now."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:  # of a file system without locks, too: then nobody else is taken to be there
         return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
     return True
@@ -659,91 +509,134 @@ class Screen:
     """Lines, and on a terminal a bar below them; nothing that happens to it ends an evaluation."""
 
     def __init__(self) -> None:
-        sys.stdout, sys.stderr = standard_streams()
-        self._live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._drawn = False  # the bar is there
+        sys.stdout, sys.stderr = de.standard_streams()
+        self.is_live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._is_drawn = False  # the bar is there
 
-    def print(self, text: str) -> None:
+    def print(self, text: str, stream: Any = None) -> None:
         """Print a line above the bar."""
         self.clear()
-        write_to(sys.stdout, f"{text}\n")
+        de.write_to(stream or sys.stdout, f"{text}\n")
 
     def error(self, text: str) -> None:
         """Print a line on stderr."""
-        self.clear()
-        write_to(sys.stderr, f"error: {text}\n")
+        self.print(f"error: {text}", sys.stderr)
 
-    def draw(self, session: Session, limit: float) -> float | None:
-        """Draw the bar; return how many seconds it may stand, at most `limit`, None for ever."""
-        if self._live:
-            write_to(sys.stdout, f"\r\x1b[K{bar(session, shutil.get_terminal_size().columns or 80)}")
-            self._drawn = True
-            limit = min(limit, 1.0)
-        return None if limit == math.inf else max(limit, 0.0)
+    def draw(self, session: Session) -> None:
+        """Draw the bar on a terminal."""
+        if self.is_live:
+            de.write_to(sys.stdout, f"\r\x1b[K{bar(session, shutil.get_terminal_size().columns or 80)}")
+            self._is_drawn = True
 
     def clear(self) -> None:
         """Take the bar away."""
-        if self._drawn:
-            write_to(sys.stdout, "\r\x1b[K")
-        self._drawn = False
+        de.write_to(sys.stdout, "\r\x1b[K") if self._is_drawn else None
+        self._is_drawn = False
 
 
 def bar(session: Session, columns: int) -> str:
-    """Return a line: how much is done, the time left, what is running."""
+    """Return a line: how much is done, the time left, who rests until when, what runs for how long."""
     done, total, width = len(session.finished), len(session.tasks), max(min(columns // 4, 30), 6)
-    filled = width * done // total
+    filled, now = width * done // total, time.monotonic()
     text = f"[{'#' * filled}{'.' * (width - filled)}] {done}/{total}"
-    if session.ended >= session.parallel and done < total:
+    if session.ended and done < total:
+        mean = session.spent / session.ended
+        under_way = sum(max(mean - (now - job.began), 0) for job in session.running)
         # Those that are repeated run one at a time.
-        left = len(session.todo) + len(session.running) + len(session.repeats) * session.parallel
-        minutes = math.ceil((time.monotonic() - session.began) / session.ended * left / 60)
-        text += f", {f'{minutes // 60} h ' if minutes >= 60 else ''}{minutes % 60} min left"  # noqa: PLR2004
-    text += f": {', '.join(shown(job.task.place, 60) for job in session.running)}" if session.running else ""
+        left = (mean * len(session.todo) + under_way) / session.parallel + mean * len(session.repeats)
+        text += f", {lasting(left)} left"
+    busy = [f"checking {engine.name}" for engine in session.engines if engine.is_checked]
+    busy += [f"{shown(job.task.place, 60)} {lasting(now - job.began)}" for job in session.running]
+    busy += [f"pulling {shown(base.name, 60)} {lasting(now - at)}" for base, at in session.pulling.items()]
+    for engine in session.engines:
+        if engine.rests_until > now and not engine.is_given_up:
+            until = time.localtime(time.time() + engine.rests_until - now)
+            busy.append(f"{engine.name} rests until {time.strftime('%H:%M:%S', until)}")
+    text += f": {', '.join(busy)}" if busy else ""
     return text if len(text) < columns else f"{text[: max(columns - 2, 0)]}…"
 
 
-def tell_sums(session: Session, left_out: Mapping[str, Sequence[str]]) -> None:
-    """Print the counts, why builds failed, and the mean of each model."""
-    tell, results, problems = session.screen.print, session.results, session.problems
+def lasting(seconds: float) -> str:
+    """Return a time in words."""
+    hours, minutes = divmod(math.ceil(seconds / 60), 60)
+    return f"{seconds:.0f} s" if seconds < 60 else f"{hours} h {minutes} min" if hours else f"{minutes} min"  # noqa: PLR2004
+
+
+def sums(session: Session, found: Found) -> list[str]:
+    """Return the counts, what has no result, why builds failed, and the mean of each model, line by line."""
+    results = session.results
     failed = [outcome for outcome in results.values() if outcome.kind in BUILD_FAILED]
-    faults = {task.place: problem for task, problem in problems.items() if task.all_faults}
-    counts = {"evaluated": len(session.evaluated), "resumed": len(set(results) - session.evaluated)}
-    counts.update({"repeated": session.repeated, "builds failed": len(failed), "engine faults": len(faults)})
-    counts.update({"left out": sum(map(len, left_out.values()))})
-    counts.update({"other without a report": len(session.tasks) - len(results) - len(faults)})
-    tell(
-        ", ".join(
-            f"{name} {count}" for name, count in counts.items() if count or not name.startswith("other")
-        )
-    )
-    for place, problem in sorted(faults.items()):
-        tell(f"  {shown(place)}: {shown(problem, 300)}")
+    counts = {
+        "evaluated": len(session.evaluated),
+        "resumed": len(set(results) - session.evaluated),
+        "repeated": session.repeated,
+        "builds failed": len(failed),
+        "left out": sum(map(len, found.left_out.values())),
+        "without a result": len(session.tasks) - len(results),
+    }
+    lines = [", ".join(f"{name} {count}" for name, count in counts.items())]
+    problems: dict[str, list[str]] = collections.defaultdict(list)
+    for task, why in session.problems.items():
+        problems[why].append(shown(task.place))
+    for why, places in problems.items():
+        more = f" and {len(places) - NAMED} more" if places[NAMED:] else ""
+        lines.append(f"  {', '.join(places[:NAMED])}{more}: {shown(why, 300)}")
     causes = collections.Counter(outcome.cause for outcome in failed).most_common()
     if causes[CAUSES:]:
         causes[CAUSES:] = [("other causes", sum(count for _, count in causes[CAUSES:]))]
-    tell("failed builds by cause:") if causes else None
-    for cause, count in causes:
-        tell(f"  {count} of {len(failed)}: {shown(cause)}")
-    means = mean_by_model([task.report for task in results], session.options.reports)
-    tell("mean score by model:") if means else None
-    reported = collections.Counter(task.model for task in results)
-    wanted = collections.Counter(task.model for task in session.tasks)
-    for model, mean in means.items():
-        lacks = f" ({reported[model]} of {wanted[model]} reports)" * (reported[model] < wanted[model])
-        tell(f"  {shown(model):<{max(map(len, means))}}  {'-' if mean is None else f'{mean:.1%}'}{lacks}")
+    lines += ["failed builds by cause:"] * bool(causes)
+    lines += [f"  {count} of {len(failed)}: {shown(cause)}" for cause, count in causes]
+    lines += means(session, found)
+    strangers = [path for path in files_below(session.options.reports, (), []) if path.endswith(".json")]
+    strangers = [it for it in strangers if os.path.realpath(it) not in found.reports and read_outcome(it)]
+    if strangers:
+        lines.append(f"no Dockerfile is behind these, which leaderboard.py counts: {listed(strangers, 10)}")
+    return lines
 
 
-def mean_by_model(files: Collection[str], folder: str) -> dict[str, float | None]:
-    """Return the mean score of each model in some of the reports of a folder, as the leaderboard has it."""
-    path = os.path.join(PROJECT, "reports", "leaderboard.py")
-    spec: Any = importlib.util.spec_from_file_location("leaderboard", path)
-    leaderboard: Any = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = leaderboard
-    spec.loader.exec_module(leaderboard)
-    ours = set(map(os.path.realpath, files))
-    found = [r for r in leaderboard.read_reports([folder])[0] if os.path.realpath(r.file) in ours]
-    means: dict[str, float | None] = leaderboard.scores_by_model(found) if found else {}
-    return means
+def means(session: Session, found: Found) -> list[str]:
+    """Return the mean score of each model, as the leaderboard has it, and of how many reports, best first."""
+    import leaderboard  # only now, since it takes memory
+
+    asked, rows = set(session.tasks), []
+    models: dict[str, list[Task]] = collections.defaultdict(list)
+    for task in found.tasks:
+        models[task.model].append(task)
+    for model, tasks in models.items():
+        # What --failed-builds did not ask for keeps its report, and counts.
+        files = [task.report for task in tasks if task in session.results or task not in asked]
+        read = (it for file in files for it in leaderboard.read_reports([file])[0])
+        reports = [it._replace(tests=()) for it in read if it.score is not None]  # they can be thousands
+        # One model at a time: whatever the leaderboard makes of its name, it has one score.
+        (score,) = leaderboard.scores_by_model(reports).values() if reports else (None,)
+        count = f"{len(reports)} of " * (len(reports) < len(tasks)) + counted(len(tasks), "report")
+        rows.append((-1.0 if score is None else score, shown(model), count))
+    width = max(len(model) for _, model, _ in rows)
+    lines = [
+        f"  {model:<{width}}  {f'{score:.1%}' if score >= 0 else '-':>6}  ({count})"
+        for score, model, count in sorted(rows, key=lambda row: -row[0])
+    ]
+    return ["mean score by model:", *lines]
+
+
+def plan(session: Session) -> list[str]:
+    """Return what would be done, and which engines have the base images, line by line."""
+    lines = []
+    is_anew = session.options.fresh or session.options.failed_builds
+    for model in sorted({task.model for task in session.tasks}):
+        tasks = [task for task in session.tasks if task.model == model]
+        reports = [] if is_anew else [(task, read_outcome(task.report)) for task in tasks]
+        resumed = sum(1 for task, it in reports if it and it.counts and task.is_of(it))
+        lines.append(f"{shown(model)}: {counted(len(tasks), 'Dockerfile')}, {resumed} of them resumed")
+    users = collections.Counter(base for task in session.tasks for base in task.bases)
+    for base, count in sorted(users.items(), key=lambda item: -item[1]):
+        having, where = [], ""  # which no engine may tell
+        for engine in session.engines:
+            with contextlib.suppress(de.EngineError):
+                having += [engine.name] * (base.digests(engine.docker) is not None)
+                where = f": on {', '.join(having) or 'no engine'}"
+        lines.append(f"base {shown(base.name)}, {counted(count, 'Dockerfile')}{where}")
+    return lines
 
 
 # -------- Command line ------------------------------------------------------------------------
@@ -753,56 +646,78 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="evaluate_all",
         description="Evaluate a tree of Dockerfiles, several in parallel. Started again, it goes on. Options "
-        "of DockerfileEvaluator.py are handed on to it.",
+        "of DockerfileEvaluator.py are handed on to it. What is marked * may be repeated.",
         epilog="Exit codes: 0 every Dockerfile has a report that counts; 1 one has none; 2 wrong usage; 130 "
         "interrupted by Ctrl-C (143 by SIGTERM, 129 by SIGHUP).",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    for name, holds in (
-        ("artifacts", "the Dockerfiles"),
-        ("rubrics", "REPO.json for each repository"),
-        ("reports", "the reports, MODEL/REPO.json"),
+    holds = {
+        "artifacts": "Dockerfiles",
+        "rubrics": "rubrics, REPO.json",
+        "reports": "reports, MODEL/REPO.json",
+    }
+    for name, what in holds.items():
+        add(f"--{name}", metavar="DIR", default=name, help=f"the folder of the {what} (default: {name})")
+    contexts = "the folder of build contexts, REPO (default: checkouts; without it each Dockerfile's own)"
+    add("--checkouts", metavar="DIR", help=contexts)
+    add("--layout", action="append", help=f"where a Dockerfile is in --artifacts (default: {LAYOUT}) *")
+    for name in ("model", "repo"):
+        add(f"--{name}", metavar="PATTERN", action="append", help="only these, by a shell pattern *")
+    for name, what in (
+        ("list", "only say what would be done"),
+        ("fresh", "remove the reports that there are, and start over"),
+        ("failed-builds", "evaluate anew whose build failed, and nothing else"),
+        ("no-repeat", "evaluate nothing twice"),
+        ("pull", "pull base images ahead: the same bytes on all engines, in all starts"),
     ):
-        add(f"--{name}", metavar="DIR", default=name, help=f"the folder of {holds} (default: {name})")
-    add("--layout", default=LAYOUT, help=f"where a Dockerfile is in --artifacts (default: {LAYOUT})")
-    add("--checkouts", metavar="DIR", help="the folder of build contexts, REPO for each repository (default: "
-        "checkouts; where there is no such folder, each Dockerfile's own)")  # fmt: skip
-    add("--parallel", metavar="N", type=int, help="evaluations at a time (default: the processors of the "
-        f"engines, at most {MOST_PARALLEL})")  # fmt: skip
-    add("--engine", metavar="WHERE", action="append", help="a URL or a docker context; may be repeated")
+        add(f"--{name}", action="store_true", help=what)
+    add("--build-cache", metavar="SIZE", help="prune the engines' BuildKit cache to this size, such as 20GB")
+    add("--junit", metavar="DIR", help="write the reports as JUnit XML, too: MODEL/REPO.xml")
+    most = f"evaluations at a time (default: the processors of the engines, at most {MOST_PARALLEL})"
+    add("--parallel", metavar="N", type=int, help=most)
+    add("--engine", metavar="WHERE", action="append", help="a URL or a docker context *")
     add("--docker", metavar="PROGRAM", default="docker", help="the docker command line (default: docker)")
     add("--wait", metavar="S", type=float, default=0.0, help="seconds to wait for an engine (default: 0)")
-    add("--fresh", action="store_true", help="remove the reports that there are, and start over")
-    add("--no-repeat", action="store_true", help="evaluate nothing twice")
+    for step in ("build", "run"):
+        add(
+            f"--{step}-option", metavar="OPT", action="append", default=[], help=f"a word for docker {step} *"
+        )
     return parser
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options, with the pattern of the layout, and the command of the evaluator."""
+    """Return the options, with the patterns of the layouts, and the command of the evaluator."""
     parser = _parser()
     options, others = parser.parse_known_args(argv)
     for word in others:
         name = word.partition("=")[0]
-        if name.startswith("--") and any(own.startswith(name[2:]) for own in OURS):
-            parser.error(f"{name} cannot be given for many Dockerfiles")
+        ours = (*OURS, *(own.replace("_", "-") for own in vars(options)))
+        if name.startswith("--") and any(own.startswith(name[2:]) for own in ours):
+            parser.error(f"{name} cannot be given for many Dockerfiles, or not in short")
     if options.parallel is not None and options.parallel < 1:
         parser.error("--parallel: expected a whole number of at least 1")
     if not 0 <= options.wait < math.inf:
         parser.error("--wait: expected a number of seconds")
+    if options.build_cache and not re.fullmatch(r"\d+(\.\d+)?([kmgt]?i?b)?", options.build_cache.lower()):
+        parser.error("--build-cache: expected a size such as 20GB")
+    options.layout = options.layout or [LAYOUT]
     try:
-        options.pattern = layout_pattern(options.layout)
+        options.patterns = [layout_pattern(layout) for layout in options.layout]
     except ValueError as error:
         parser.error(f"--layout: {error}")
     if options.checkouts is None and os.path.isdir("checkouts"):
         options.checkouts = "checkouts"
-    options.command = [sys.executable, EVALUATOR, *others]
-    options.command += [f"--docker={options.docker}", *[f"--wait={options.wait:g}"] * bool(options.wait)]
+    options.bases_file = os.path.join(options.reports, "bases.json")
+    options.command = [sys.executable, EVALUATOR, "--verbose", *others, f"--docker={options.docker}"]
+    options.command += [f"--wait={options.wait:g}"] * bool(options.wait)
+    options.command += [f"--build-option={word}" for word in options.build_option]
+    options.command += [f"--run-option={word}" for word in options.run_option]
     # The evaluator says itself which options it takes, before it finds that this is no Dockerfile.
     words = [*options.command, f"--dockerfile={os.devnull}", "--repo=none"]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == USAGE_CODE:
-        parser.error(last_line(done.stderr.decode(errors="replace")).partition("error: ")[2])
+        parser.error(de.last_line(done.stderr.decode(errors="replace")).partition("error: ")[2])
     return options
 
 
@@ -816,37 +731,69 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, screen: Screen) -> int:
     try:
-        tasks, left_out = find(options)
-    except OSError as error:
-        screen.error(f"{shown(str(error.filename))}: {error.strerror}")
+        found = find(options)
+        tasks = [task for task in found.tasks if not options.failed_builds or build_failed(task)]
+        session = Session(options, tasks, screen)
+        if options.pull or options.list:
+            session.bases = plan_bases(tasks, session.engines[0].docker, options)
+    except (OSError, ValueError) as error:
+        fault = error.strerror if isinstance(error, OSError) else error
+        screen.error(f"{shown(str(getattr(error, 'filename', options.bases_file)))}: {fault}")
         return 1
-    for reason, files in left_out.items():
+    for reason, files in found.left_out.items():
         screen.error(f"left out: {shown(reason, 500)}: {listed(files, most=len(files))}")
     if not tasks:
-        where = shown(os.path.join(options.artifacts, options.layout))
-        screen.error(f"nothing to evaluate: no Dockerfile {'is left of' if left_out else 'matches'} {where}")
-        return 1
-    session = Session(options, tasks, screen)
-    with signals_to(session.hear):
+        where = listed([os.path.join(options.artifacts, layout) for layout in options.layout])
+        what = f"no Dockerfile {'is left of' if found.left_out else 'matches'} {where}"
+        screen.error(f"nothing to evaluate: {'no build failed' if found.tasks else what}")
+        return 0 if found.tasks and not found.left_out else 1
+    if options.list:
+        screen.print("\n".join(plan(session)))
+        return 1 if found.left_out else 0
+    with de.signals_to(lambda number, _: session.heard.put(number)):
         if session.check_engines() and not session.signals:
             models = len({task.model for task in tasks})
-            places = f" on {len(session.engines)} engines" if session.engines[1:] else ""
-            counts = f"{_counted(len(tasks), 'Dockerfile')} of {_counted(models, 'model')}"
-            screen.print(f"{counts}, {session.parallel} in parallel{places}")
+            works = sum(not engine.fault for engine in session.engines)
+            places = f" on {f'{works} of ' * (works < len(session.engines))}{len(session.engines)} engines"
+            counts = f"{counted(len(tasks), 'Dockerfile')} of {counted(models, 'model')}"
+            screen.print(f"{counts}, {session.parallel} in parallel{places * bool(session.engines[1:])}")
             for task in tasks if options.fresh else ():
-                task.forget()
+                remove(task.report)
+                remove(task.first)
             session.run()
-            tell_sums(session, left_out)
+            with session.turn:
+                tell(screen, sums(session, found))
         elif not session.signals:
+            for engine in session.engines:
+                screen.error(f"{engine.name}: {shown(str(engine.fault), 500)}")
             screen.error("no engine works; nothing was evaluated")
-    if session.usage:
-        screen.error(f"stopped, since it would be the same for all: {shown(session.usage, 500)}")
+    if session.stopped:
+        screen.error(f"stopped: {shown(session.stopped, 500)}")
     if session.signals:
         return 128 + session.signals[0]
-    return 0 if len(session.results) == len(session.finished) == len(tasks) and not left_out else 1
+    return 0 if len(session.results) == len(session.finished) == len(tasks) and not found.left_out else 1
 
 
-def _counted(count: int, noun: str) -> str:
+def tell(screen: Screen, lines: Sequence[str]) -> None:
+    """Print the sums, and append them to the summary of a step of GitHub Actions."""
+    screen.print("\n".join(lines))
+    try:
+        if os.environ.get(SUMMARY):
+            with open(os.environ[SUMMARY], "a", encoding="utf-8", errors="backslashreplace") as file:
+                text = "\n".join(lines).replace("```", "'''")
+                file.write(f"### Dockerfiles\n\n```\n{text}\n```\n")
+    except OSError as error:
+        screen.error(f"{os.environ[SUMMARY]}: the summary cannot be written: {error.strerror}")
+
+
+def build_failed(task: Task) -> bool:
+    """Whether its report says so."""
+    outcome = read_outcome(task.report)
+    return outcome is not None and outcome.kind in BUILD_FAILED
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

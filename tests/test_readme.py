@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 
 import pytest
 from conftest import PROJECT
+from engine import census
 
 README = (PROJECT / "README.md").read_text()
 COMMANDS = re.findall(r"^    ((?:python3|tests/).+)$", README, re.MULTILINE)
@@ -21,8 +23,10 @@ def checkout(tmp_path, monkeypatch):
     folder = tmp_path / "checkout"
     for name in ("artifacts", "rubrics"):
         shutil.copytree(str(PROJECT / name), str(folder / name))
-    (folder / "reports").mkdir()
-    shutil.copy(str(PROJECT / "DockerfileEvaluator.py"), str(folder))
+    written = shutil.ignore_patterns("*.json", "*.log", "*.first", "board.html")
+    shutil.copytree(str(PROJECT / "reports"), str(folder / "reports"), ignore=written)
+    for name in ("DockerfileEvaluator.py", ".gitignore"):
+        shutil.copy(str(PROJECT / name), str(folder))
     monkeypatch.chdir(folder)
     return folder
 
@@ -74,3 +78,42 @@ def test_its_commands_name_flags_that_exist():
             )
             for flag in re.findall(r"--[a-z-]+", command):
                 assert flag.encode() in helps.stdout, (command, flag)
+
+
+TREE, BOARD = (next(it for it in COMMANDS if name in it) for name in ("evaluate_all.py", "leaderboard.py"))
+
+
+def scores(text):
+    """Return the score of each model: what stands first in a line, where it stands first."""
+    return dict(reversed(re.findall(r"^ *(atlas|birch) +([\d.]+%)", text, re.MULTILINE)))
+
+
+def test_the_tree_is_found_by_its_command_alone(checkout):
+    """No usual layout takes it for somebody's own Dockerfiles."""
+    done = subprocess.run([*shlex.split(TREE), "--list"], stdout=subprocess.PIPE)
+    assert done.stdout.startswith(b"atlas: 3 Dockerfiles, 0 of them resumed\nbirch: 3 Dockerfiles, 0 of")
+    for layout in ("{model}/{repo}.dockerfile", "{model}/{repo}/Dockerfile", "{repo}/{model}/Dockerfile"):
+        words = [sys.executable, "artifacts/evaluate_all.py", "--list", "--layout", layout]
+        assert b"no Dockerfile matches" in subprocess.run(words, stderr=subprocess.PIPE).stderr
+
+
+def test_from_nothing_to_a_board_by_its_commands_as_they_stand(engine, legacy, checkout):
+    before = census()
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x", "-c", "commit.gpgsign=false"]
+    subprocess.run("git init -q . && git add -A", shell=True, check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], check=True)
+    done = subprocess.run(["sh", "-c", TREE], stdout=subprocess.PIPE)
+    said = done.stdout.decode()
+    assert done.returncode == 0, said
+    assert "evaluated 6, resumed 0, repeated 1, builds failed 1, left out 0, without a result 0\n" in README
+    assert "evaluated 6, resumed 0, repeated 1, builds failed 1, left out 0, without a result 0\n" in said
+    assert "birch/ledger: build failed: E: Unable to locate package json-query (" in said
+    board = subprocess.run(["sh", "-c", BOARD], stdout=subprocess.PIPE, check=True).stdout.decode()
+    shown = scores(README)
+    assert sorted(shown) == ["atlas", "birch"]
+    assert scores(README[README.index("## Compare models") :]) == scores(said) == scores(board) == shown
+    assert subprocess.run(["git", "status", "--short"], stdout=subprocess.PIPE).stdout == b""
+    after = census()
+    assert [after[name] for name in ("containers", "tags")] == [
+        before[name] for name in ("containers", "tags")
+    ]

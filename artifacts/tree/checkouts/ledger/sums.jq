@@ -1,0 +1,1 @@
+flatten | group_by(.account)[] | "\(.[0].account) \(map(.amount) | add)"
