@@ -449,7 +449,9 @@ class Draw:
     def faults(self, text: str) -> Iterator[str]:
         """Say of each brace that holds a drawn name, and is none that stands for a number, what to write."""
         for match in _BRACE.finditer(text):
-            words = [word for word in re.findall(r"\w+", match[1]) if word in self._ranges]
+            # Of a brace around others, such as a list of the shell's, only the first word is looked at.
+            held = re.findall(r"\w+" if match[2] else r"^\w+", match[1])
+            words = [word for word in held if word in self._ranges]
             if words and not self._term(match):
                 found = text[max(match.start() - 1, 0) : match.end()].lstrip()
                 forms = "{NAME} or {NAME+NAME} (or - or *, or digits; no blanks, no '$' or '{' before it)"

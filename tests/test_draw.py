@@ -60,6 +60,8 @@ def faults(read):
         ("awk '{print {a}}'", "awk '{print 7}'"),
         ("awk '{print $1}' ${HOME} {} {A} {ab} {a_b} {x,y} {x+y} $a a a} {", None),
         ("{\n}é€\\{x}", None),
+        ("{ run a; echo {a}; } | cat", "{ run a; echo 7; } | cat"),
+        ('[{"a": {a}}, {"b": [{b}]}]', '[{"a": 7}, {"b": [-3]}]'),
     ],
 )
 def test_what_a_brace_stands_for(text, filled):
