@@ -340,7 +340,7 @@ def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[
     files, folders, variables = set(), {"."}, set()
     for test in tests:
         params, command = test.params, test.params.get("command", "")
-        names = {*params.get("names", ()), params.get("name", "."), *_WORD.findall(command)}
+        names = {*params.get("names", ()), params.get("name", "./"), *_WORD.findall(command)}
         files |= {name if "/" in name else f"{PROGRAMS}/{name}" for name in names}
         paths, moves = {*_PATH.findall(command), *_FILE.findall(command)}, _FOLDER.findall(command)
         files |= {f"{start}{path}" for path in paths for start in ("", *(f"{move}/" for move in moves))}
