@@ -92,7 +92,16 @@ def test_a_rubric_that_the_evaluator_refuses_is_named_and_the_others_are_read(wr
             ["x", "--base", "b", "--solution", "f", "--repeat", "0"],
             "--repeat: expected a whole number of at least 1",
         ),
-        (["x", "y", "--base", "b", "--context", "."], "--context and --solution belong to one rubric"),
+        (
+            ["x", "y", "--base", "b", "--context", "."],
+            "--context: several rubrics need the word {repo} in it, for the name of each",
+        ),
+        (["x", "y", "--base", "b", "--solution", "f"], "--solution: several rubrics need the word {repo}"),
+        (["x", "--engine", "ssh://lab"], "--engine needs --base IMAGE"),
+        (["x", "--run-option=--memory=1g"], "--run-option needs --base IMAGE"),
+        (["x", "--base", "b", "--run-option=--name=x"], "'--name=x': --name is refused"),
+        (["x", "--base", "b", "--build-option=x"], "'x': expected one word that begins with '-'"),
+        (["x", "--base", "b", "--wait", "-1"], "--wait: expected a number of seconds"),
         (["x", "--base", "b\nRUN y"], "expected one word"),
         (["x", "--base", "b", "--workdir", "/x\nRUN y"], "expected one word"),
     ],
@@ -196,10 +205,9 @@ WARNINGS = {name: (bad, good) for name, _, bad, good in rows("Read it", 4)}
 
 
 def test_the_readme_explains_every_warning():
-    source = PROGRAM.read_text()
-    used = set(re.findall(r'(?:yield |RubricWarning\(|found\.append\(\()"([a-z-]+)"', source))
+    used = {name for name, *_ in review.RULES} | {"cannot-fail", "hidden-status", "no-repo"}
     assert set(WARNINGS) == used
-    assert len(used) == 13
+    assert len(used) == 16
 
 
 @pytest.mark.parametrize("name", WARNINGS)
@@ -218,7 +226,9 @@ def test_the_readme_names_every_flag():
     flags = {
         word for action in review._parser()._actions for word in action.option_strings if word[:2] == "--"
     }
-    assert flags - {"--help"} == {row[0].split()[0] for row in rows("Measure it", 2)}
+    assert flags - {"--help"} == {
+        flag for row in rows("Measure it", 2) for flag in re.findall(r"--[a-z-]+", row[0])
+    }
 
 
 def sh(line, environment=None):
@@ -234,16 +244,21 @@ def test_the_readmes_command_that_reads_prints_what_stands_there():
 
 @pytest.fixture(scope="module")
 def measured(buildkit_program, tmp_path_factory):
-    """Measure the worked pairs by the README's command, two at a time: exit, output and errors of each."""
-    programs = tmp_path_factory.mktemp("programs")
-    os.symlink(buildkit_program, programs / "docker")
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    """Measure the worked pairs by the README's command, two at a time: exit, output, errors, JSON of each."""
+    folder = tmp_path_factory.mktemp("measured")
+    os.symlink(buildkit_program, folder / "docker")
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     line = MEASURE[0].replace("python3", sys.executable, 1) + " --strict"
+    assert " rubrics/*.json " in line
     before = census()
+
+    def measure(name):
+        one = line.replace(" rubrics/*.json ", f" rubrics/{name}.json ") + f" --output {folder}/{name}.json"
+        done = sh(one, {**os.environ, "PATH": path, "DOCKER_BUILDKIT": "1"})
+        return (*done, json.loads((folder / f"{name}.json").read_text())["rubrics"][0])
+
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        lines = [line.replace("example_cpp", name) for name in PAIRS]
-        done = pool.map(lambda one: sh(one, {**os.environ, "PATH": path, "DOCKER_BUILDKIT": "1"}), lines)
-        results = dict(zip(PAIRS, done))
+        results = dict(zip(PAIRS, pool.map(measure, PAIRS)))
     assert census() == before
     return results
 
@@ -251,18 +266,28 @@ def measured(buildkit_program, tmp_path_factory):
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_worked_pair_gives_little_for_little_and_all_for_the_work(measured, name):
-    code, out, err = measured[name]
+    code, _, err, data = measured[name]
     assert code == 0, err  # by --strict at most a tenth, at most a third, nothing unsolved or flaky
-    (row,) = [row for row in rows("Worked pairs", 6) if row[0] == name]
-    _, _, points, bare, copied, solution = row
-    first = f"rubrics/{name}.json: {points} points      bare {bare}   copied {copied}   solution {solution}"
-    assert out.splitlines()[0] == first
-    assert solution == f"{points} of {points}, 3 times"
+    images = data["measured"]["images"]
+    assert images["faked"]["share"] <= 1 / 3
+    assert (images["solution"]["points"], images["solution"]["times"]) == (data["points"], 3)
 
 
 @pytest.mark.usefixtures("engine")
-def test_the_readmes_command_that_measures_a_worked_pair_prints_what_stands_there(measured):
-    assert measured["example_cpp"][1] == MEASURE[1]
+def test_the_readmes_command_that_measures_prints_what_stands_there(measured):
+    outputs, reviews = zip(*((out, data) for _, out, _, data in measured.values()))
+    assert "".join(outputs) + review.sum_of(reviews) == MEASURE[1]
+
+
+PARAMS = [test["params"] for file in SHIPPED for test in json.loads(file.read_text())["tests"]]
+
+
+def test_the_patterns_that_hold_are_those_of_the_worked_pairs():
+    patterns = re.findall(r"```json\n(.*?)\n```", SECTIONS["Cheats"])
+    assert len(patterns) == 3
+    for pattern in patterns:
+        assert json.loads(pattern) in PARAMS
+        assert "draw" in json.loads(pattern)
 
 
 def test_shipped_rubrics_raise_no_warning():

@@ -469,27 +469,23 @@ def test_every_fault_of_a_rubric_is_measured(clean_engine, write, files, rounds,
     assert review.main([rubric, "--base", "busybox:stable", *files, "--repeat", "6", "--strict"]) == 1
     out, err = capsys.readouterr()
     _, *table, no_syntax, earned = out.splitlines()
-    # Stubs of `tool` and `test` pass tests_pass, too.
     assert table[0] == (
-        f"{rubric}: 15 points      bare 1 (7 %)   copied 3 (20 %)   faked 14 (93 %)   solution 12 of 15, 6 times"
+        f"{rubric}: 15 points      bare 1 (7 %)   copied 3 (20 %)   faked 5 (33 %)   solution 12 of 15, 6 times"
     )
     assert [line.split()[:2] for line in table[1:]] == [
         ["free", "shell_there"],
         ["faked", "builds"],
-        ["faked", "tests_pass"],
-        ["faked", "tool_works"],
         ["given", "readme_exists"],
         ["unsolved", "builds"],
         ["flaky", "tests_pass"],
     ]
-    assert re.match(r"unsolved +builds +2 points  the solution does not pass: exit code 127.*cmake", table[6])
-    assert table[7].endswith("passed 5 of 6 times")
+    assert re.match(r"unsolved +builds +2 points  the solution does not pass: exit code 127.*cmake", table[4])
+    assert table[5].endswith("passed 5 of 6 times")
     assert re.fullmatch(NO_SYNTAX, no_syntax)
-    assert earned == "earned 0 of 15"
+    assert earned == "earned 9 of 15"
     assert rounds == [1, 4, 1, 4, 1, 4, 1, 1, 1]
     assert [line for line in err.splitlines() if line.startswith("strict")] == [
-        f"strict: {rubric}: {reason}"
-        for reason in ("1 warning", "the faked image gets 93 %, more than a half", "1 unsolved", "1 flaky")
+        f"strict: {rubric}: {reason}" for reason in ("1 warning", "1 unsolved", "1 flaky")
     ]
 
 
@@ -509,7 +505,7 @@ ASKED = [
     command(
         '"$JAVA_HOME/bin/java" -version && test -d docs && test -s config.ini && /opt/venv/bin/python -c x'
     ),
-    command("make test 2>&1 | grep -q 'no such string'"),
+    command("make test 2>&1 | jq -e .nosuch"),
     command("g++ -o /tmp/x x.cpp && /tmp/x"),
 ]
 HELD = [
