@@ -329,7 +329,8 @@ _VITAL = r"""(?sx)
 """
 # What a command names: words that could be programs, paths, folders, files, variables.
 _WORD = re.compile(r"(?<![\w.+/-])[\w.+][\w.+-]*")
-_PATH = re.compile(r"(?<![\w:/.+}$>-])(?<!>\ )(?:[\w.@+~-]*/)+[\w.@+~-]*")  # but `>PATH` is made
+_PATH = re.compile(r"(?<![\w:/.+}$-])(?:[\w.@+~-]*/)+[\w.@+~-]*")
+_MADE = re.compile(r">\s*[\"']?([\w.@+~/-]+)")  # by the command itself, which would write into the stub
 _FOLDER = re.compile(r"(?:\bcd|\s-[dC])\s+[\"']?([\w.@+~/-]+)")
 _FILE = re.compile(r"(?:\s-[fesrx]\s+|<\s*)[\"']?([\w.@+~/-]+)")
 _VARIABLE = re.compile(r"\$\{?((?!PATH\b|HOME\b|HOSTNAME\b|PWD\b|OLDPWD\b|IFS\b)[A-Z_][A-Z0-9_]+)")
@@ -337,17 +338,17 @@ _VARIABLE = re.compile(r"\$\{?((?!PATH\b|HOME\b|HOSTNAME\b|PWD\b|OLDPWD\b|IFS\b)
 
 def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[str], list[str]]:
     """Return the files, the folders and the variables that tests name; commands are files, too."""
-    files, folders, variables = set(), {"."}, set()
+    asked, files, made, folders, variables = set(), set(), set(), {"."}, set()
     for test in tests:
         params, command = test.params, test.params.get("command", "")
         names = {*params.get("names", ()), params.get("name", "./"), *_WORD.findall(command)}
         files |= {name if "/" in name else f"{PROGRAMS}/{name}" for name in names}
         paths, moves = {*_PATH.findall(command), *_FILE.findall(command)}, _FOLDER.findall(command)
         files |= {f"{start}{path}" for path in paths for start in ("", *(f"{move}/" for move in moves))}
-        files |= {*params.get("paths", ()), params.get("path", ".")}
+        asked |= {*params.get("paths", ()), params.get("path", ".")}
+        made |= {*_MADE.findall(command)}
         folders |= {*moves, *(params["paths"] if test.type == "dirs_exist" else ())}
-        variables |= {*_VARIABLE.findall(command)}
-        variables |= {params["name"]} if test.type == "envvar_set" else set()
+        variables |= {*_VARIABLE.findall(command), params["name"] if test.type == "envvar_set" else "PATH"}
 
     def absolute(names: Iterable[str]) -> set[str]:
         paths = {"/" + posixpath.normpath(posixpath.join(workdir, name)).lstrip("/") for name in names}
@@ -355,7 +356,7 @@ def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[
         return {path for path in paths if longest[path] <= LONGEST_NAME and not re.fullmatch(_VITAL, path)}
 
     folders = absolute(folders)
-    files = absolute(files) - folders - {STUB}
+    files = (absolute(asked) | absolute(files) - absolute(made)) - folders - {STUB}
     parts = [path.split("/") for path in files | folders]
     parents = {"/".join(names[:at]) for names in parts for at in range(len(names))}
     return sorted(files - parents), sorted(folders - parents), sorted(variables - {"PATH"})
@@ -384,8 +385,7 @@ NETWORK = ("network", "network-alias", "net-alias", "ip", "ip6", "link", "link-l
 
 def places_of(rubric: str, given: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """Return context, solution and solution_context of one rubric, and of images left out the reason."""
-    repo, places, absent = os.path.basename(rubric), {}, {}
-    repo = repo[: -len(".json")] if repo.endswith(".json") else repo
+    repo, places, absent = re.sub(r"\.json$", "", os.path.basename(rubric)), {}, {}
     for option, is_there in PLACES.items():
         template = getattr(given, option)
         path = template.replace("{repo}", repo) if template else ""
