@@ -336,18 +336,19 @@ _FILE = re.compile(r"(?:\s-[fesrx]\s+|<\s*)[\"']?([\w.@+~/-]+)")
 _VARIABLE = re.compile(r"\$\{?((?!PATH\b|HOME\b|HOSTNAME\b|PWD\b|OLDPWD\b|IFS\b)[A-Z_][A-Z0-9_]+)")
 
 
-def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the files, the folders and the variables that tests name; commands are files, too."""
-    asked, files, made, folders, variables = set(), set(), set(), {"."}, set()
+def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[str]]:
+    """Return the files and the variables that tests name; commands are files, and a folder is its `.stub`."""
+    asked, named, made, variables = {"./.stub"}, set(), set(), set()
     for test in tests:
         params, command = test.params, test.params.get("command", "")
         names = {*params.get("names", ()), params.get("name", "./"), *_WORD.findall(command)}
-        files |= {name if "/" in name else f"{PROGRAMS}/{name}" for name in names}
         paths, moves = {*_PATH.findall(command), *_FILE.findall(command)}, _FOLDER.findall(command)
-        files |= {f"{start}{path}" for path in paths for start in ("", *(f"{move}/" for move in moves))}
+        moves += params["paths"] if test.type == "dirs_exist" else []
+        asked |= {f"{folder}/.stub" for folder in moves}
+        named |= {name if "/" in name else f"{PROGRAMS}/{name}" for name in names}
+        named |= {f"{start}{path}" for path in paths for start in ("", *(f"{move}/" for move in moves))}
         asked |= {*params.get("paths", ()), params.get("path", ".")}
         made |= {*_MADE.findall(command)}
-        folders |= {*moves, *(params["paths"] if test.type == "dirs_exist" else ())}
         variables |= {*_VARIABLE.findall(command), params["name"] if test.type == "envvar_set" else "PATH"}
 
     def absolute(names: Iterable[str]) -> set[str]:
@@ -355,22 +356,21 @@ def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[
         longest = {path: max(map(len, path.encode().split(b"/"))) for path in paths}
         return {path for path in paths if longest[path] <= LONGEST_NAME and not re.fullmatch(_VITAL, path)}
 
-    folders = absolute(folders)
-    files = (absolute(asked) | absolute(files) - absolute(made)) - folders - {STUB}
-    parts = [path.split("/") for path in files | folders]
-    parents = {"/".join(names[:at]) for names in parts for at in range(len(names))}
-    return sorted(files - parents), sorted(folders - parents), sorted(variables - {"PATH"})
+    files = absolute(asked) | (absolute(named) - absolute(made))
+    parts = [path.split("/") for path in files]
+    folders = {"/".join(names[:at]) for names in parts for at in range(len(names))}
+    return sorted(files - folders - {STUB}), sorted(variables - {"PATH"})
 
 
 def write_faked(folder: str, tests: Sequence[de.Test], start: str, workdir: str) -> str:
     """Write the context of the faked image, and return its Dockerfile; the same for the same tests."""
-    files, folders, variables = _asked_for(tests, workdir)
+    files, variables = _asked_for(tests, workdir)
     strings = list(dict.fromkeys(text for test in tests for text in test.params.get("contains", ())))
     # It prints the strings, and holds them where it stands for a file.
     lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(map(shlex.quote, strings))}", "exit 0", *strings, ""]
     # No folder is in the tar that docker unpacks: it would replace a link of the base's.
     with tarfile.open(os.path.join(folder, "stubs.tar"), "w", format=tarfile.PAX_FORMAT) as tar:
-        for path in [STUB, *files, *(f"{folder}/.stub" for folder in folders)]:
+        for path in [STUB, *files]:
             entry, content = tarfile.TarInfo(path[1:]), "\n".join(lines).encode() if path == STUB else b""
             entry.size, entry.mode, entry.linkname = len(content), 0o755, STUB
             entry.type = tarfile.REGTYPE if content else tarfile.SYMTYPE

@@ -494,8 +494,8 @@ ASKED = [
     {"type": "command_exists", "params": {"name": "java"}},
     {"type": "commands_exist", "params": {"names": ["make", "./gradlew", "g++"]}},
     {"type": "envvar_set", "params": {"name": "JAVA_HOME"}},
-    {"type": "files_exist", "params": {"paths": ["src/main.c", "/opt/x/y", "/bin/made", "both"]}},
-    {"type": "dirs_exist", "params": {"paths": ["src", "/opt/x", "both", "/lib", "tests/"]}},
+    {"type": "files_exist", "params": {"paths": ["src/main.c", "/opt/x/y", "/bin/made"]}},
+    {"type": "dirs_exist", "params": {"paths": ["src", "/opt/x", "/lib", "tests/"]}},
     {
         "type": "file_contains",
         "params": {"path": "src/it's", "contains": ['it\'s "$x" \\n', "a\nb"], "match": "all"},
