@@ -320,7 +320,7 @@ def read(path: str) -> Reading:
 STUB = "/usr/local/stub"  # the one script; all else is a link to it
 PROGRAMS = "/usr/local/bin"  # first in PATH, of a login shell, too
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where a base has none
-LONGEST_NAME = 255  # bytes
+LONGEST_NAME, LONGEST_PATH = 255, 1000  # bytes of a name, characters of a path
 # What docker, the base's own shell and the reading of files need as it is.
 _VITAL = r"""(?sx)
     (?: /usr )? (?: /s?bin | /lib(?:64|32)? ) (?: / (?:[\w.-]+-linux-\w+/)?
@@ -329,7 +329,7 @@ _VITAL = r"""(?sx)
 """
 # What a command names: words that could be programs, paths, folders, files, variables.
 _WORD = re.compile(r"(?<![\w.+/-])[\w.+][\w.+-]*")
-_PATH = re.compile(r"(?<![\w:/.+}$-])(?:[\w.@+~-]*/)+[\w.@+~-]*")
+_PATH = re.compile(r"(?<![\w:/.+}$@~-])(?:[\w.@+~-]*/)+[\w.@+~-]*")
 _MADE = re.compile(r">\s*[\"']?([\w.@+~/-]+)")  # by the command itself, which would write into the stub
 _FOLDER = re.compile(r"(?:\bcd|\s-[dC])\s+[\"']?([\w.@+~/-]+)")
 _FILE = re.compile(r"(?:\s-[fesrx]\s+|<\s*)[\"']?([\w.@+~/-]+)")
@@ -353,8 +353,8 @@ def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[
 
     def absolute(names: Iterable[str]) -> set[str]:
         paths = {"/" + posixpath.normpath(posixpath.join(workdir, name)).lstrip("/") for name in names}
-        longest = {path: max(map(len, path.encode().split(b"/"))) for path in paths}
-        return {path for path in paths if longest[path] <= LONGEST_NAME and not re.fullmatch(_VITAL, path)}
+        fit = (path for path in paths if len(path) <= LONGEST_PATH and not re.fullmatch(_VITAL, path))
+        return {path for path in fit if max(map(len, path.encode().split(b"/"))) <= LONGEST_NAME}
 
     files = absolute(asked) | (absolute(named) - absolute(made))
     parts = [path.split("/") for path in files]

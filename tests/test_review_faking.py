@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tarfile
+import time
 
 import pytest
 from reviews import command, review
@@ -104,6 +105,13 @@ def test_variables_that_are_asked_for_are_set(faked):
         "ENV PATH=/usr/local/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin} "
         "GOPATH=/usr/local JAVA_HOME=/usr/local VIRTUAL_ENV=/usr/local dotted.name=/usr/local"
     )
+
+
+@pytest.mark.parametrize("text", ["a@", "a/", "~", "$A", "cd ", ">a", "-f x ", ". ", "//"])
+def test_text_of_an_enemy_takes_no_time(faked, text):
+    started = time.monotonic()
+    faked(command(text * (100_000 // len(text))))
+    assert time.monotonic() - started < 10
 
 
 STRINGS = ["it's", '"17.', "a\nb", "$HOME `x` \\n %s", "é€", "-n"]

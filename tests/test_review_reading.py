@@ -580,6 +580,13 @@ def test_tests_that_can_never_run(found):
         "END ",
         "awk END ",
         "|awk END ",
+        ";a=",
+        "(:",
+        "; kill $x",
+        "|| printf '%",
+        "; rm -",
+        "| sort -a ",
+        "; [[ ",
         "echo ",
     ],
 )
