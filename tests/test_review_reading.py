@@ -299,7 +299,6 @@ def test_what_dash_does_not_have(found, text, word):
         "[ -f x ] && test x",
         "bash -c 'source x && [[ -f y ]]'",
         "grep '[[' file",
-        "cat source",
         "make source x",
         "cat <<END | bash\n[[ -f x ]]\nsource y\nEND",
         "./source x",
@@ -395,7 +394,6 @@ def test_what_one_test_makes_for_the_next(found, text):
         "make",
         "pip install --dry-run x",
         "A=1 make",
-        "cdrecord x",
     ],
 )
 def test_what_is_used_at_once(found, text):
