@@ -42,10 +42,12 @@ import collections
 import contextlib
 import datetime
 import errno
+import functools
 import hashlib
 import itertools
 import json
 import math
+import operator
 import os
 import re
 import selectors
@@ -283,6 +285,9 @@ DEFAULT_TIMEOUT = 30.0  # seconds of a test
 HIGHEST_EXIT_CODE = 255
 ARGUMENT_LIMIT = 128 * 1024 - 1  # bytes; Linux, execve(2): MAX_ARG_STRLEN with its final NUL
 ARGUMENTS_LIMIT = 1024 * 1024  # bytes of one list together
+DRAWN_NAMES = 16  # of one test at most
+DRAWN_LIMIT = 10**12  # a drawn number is at most that far from 0
+COMBINATIONS = 10**6  # that a draw has at least, so that no image holds every answer
 REQUIRED: Any = object()
 
 Number = float  # or int, which typing takes for one
@@ -343,18 +348,19 @@ class Fields:
             return default
         return value
 
-    def text(self, key: str, default: Any = REQUIRED) -> str:
-        """Return a string that is not empty and can be an argument of a program."""
+    def text(self, key: str, default: Any = REQUIRED, draw: Draw | None = None) -> str:
+        """Return a string that is not empty and can be an argument of a program, with what is drawn in it."""
         value = self.get(key, default, "a string that is not empty", _is_text)
-        return self._argument(key, value) if isinstance(value, str) else ""
+        return self._argument(key, value, draw) if isinstance(value, str) else ""
 
-    def texts(self, key: str) -> tuple[str, ...]:
+    def texts(self, key: str, draw: Draw | None = None) -> tuple[str, ...]:
         """Return a list of at least one such string."""
         values = self.get(key, REQUIRED, "a list of strings that is not empty", _is_filled_list)
         if values is REQUIRED:
             return ()
-        texts = self._strings(key, values)
-        if sum(len(text.encode(errors="replace")) for text in texts) > ARGUMENTS_LIMIT:
+        texts = self._strings(key, values, draw)
+        longest = [draw.longest(value) if draw else value for value in values if isinstance(value, str)]
+        if sum(len(text.encode(errors="replace")) for text in longest) > ARGUMENTS_LIMIT:
             self.fault(key, f"longer than {ARGUMENTS_LIMIT} bytes in total")
         return texts
 
@@ -377,11 +383,48 @@ class Fields:
         """Return an exit code, 0 where there is none, None for "any"; 1.0 is whole, as in JSON Schema."""
 
         def fits(value: Any) -> bool:
-            whole = _is_number(value) and 0 <= value <= HIGHEST_EXIT_CODE and value == int(value)
-            return value == "any" or whole
+            return value == "any" or _is_whole(value, 0, HIGHEST_EXIT_CODE)
 
         value = self.get(key, 0, "a whole number from 0 to 255 or 'any'", fits)
         return None if value == "any" else int(value)
+
+    def draw(self, key: str, used_in: str) -> Draw | None:
+        """Return the numbers to draw, None where there are none; the text of `used_in` must use them all."""
+        given = self.get(key, None, "an object of names, each with [from, to]", lambda v: isinstance(v, dict))
+        if given is None:
+            return None
+        faults: list[str] = []
+        ranges = Fields(given, f"{self.place}.{key}", faults).ranges()
+        if len(ranges) > DRAWN_NAMES:
+            faults.append(f"{self.place}.{key}: expected at most {DRAWN_NAMES} names, found {len(ranges)}")
+        self._faults += faults
+        draw, text = Draw(ranges), self.values.get(used_in)
+        combinations = functools.reduce(operator.mul, (high - low + 1 for low, high in ranges.values()), 1)
+        if not faults and combinations < COMBINATIONS:
+            why = "few enough for an image that holds every answer"
+            self.fault(key, f"expected at least {COMBINATIONS} combinations, found {combinations}, {why}")
+        unused = [name for name in ranges if isinstance(text, str) and name not in draw.used(text)]
+        if unused and not faults:
+            self.fault(key, f"'{used_in}' does not use {listed(unused)}, so no image could know the number")
+        return draw
+
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """Return each name of the object with its range of whole numbers; both ends are included."""
+        limit, ranges = DRAWN_LIMIT, {}
+        for name in [name for name in self.values if name[:1] not in ("_", "$")]:
+            if not re.fullmatch(_NAME, name):
+                self.fault("", f"'{shown(name, 40)}' is no name: expected a letter, then letters and digits")
+            expected = "[from, to], two whole numbers from -10^12 to 10^12"
+            low, high = self.get(
+                name,
+                (0, 0),
+                expected,
+                lambda v: isinstance(v, list) and len(v) == 2 and all(_is_whole(n, -limit, limit) for n in v),  # noqa: PLR2004
+            )
+            if low > high:
+                self.fault(name, f"from {low} is over to {high}")
+            ranges[name] = (int(min(low, high)), int(high))
+        return ranges
 
     def close(self, elsewhere: Mapping[str, str]) -> None:
         """Refuse the keys that nobody asked for; `elsewhere` says of some where they belong.
@@ -395,25 +438,108 @@ class Fields:
             known = f" (known: {', '.join(sorted(self.known))})"
             self.fault("", f"unknown key '{shown(key, 40)}'{hint or known}")
 
-    def _strings(self, key: str, values: list[Any]) -> tuple[str, ...]:
+    def _strings(self, key: str, values: list[Any], draw: Draw | None = None) -> tuple[str, ...]:
+        texts = []
         for at, value in enumerate(values):
             if not _is_text(value):
                 self.fault(f"{key}[{at}]", f"expected a string that is not empty, found {_kind(value)}")
             else:
-                self._argument(f"{key}[{at}]", value)
-        return tuple(value for value in values if isinstance(value, str))
+                texts.append(self._argument(f"{key}[{at}]", value, draw))
+        return tuple(texts)
 
-    def _argument(self, key: str, text: str) -> str:
+    def _argument(self, key: str, text: str, draw: Draw | None) -> str:
         if "\0" in text:
             self.fault(key, "a NUL character cannot be handed to a program")
+        for fault in draw.faults(text) if draw else ():
+            self.fault(key, fault)
         try:
-            size = len(text.encode())
+            size = len((draw.longest(text) if draw else text).encode())
         except UnicodeEncodeError as error:
             self.fault(key, f"a lone surrogate (character {error.start + 1}) is not text")
             return ""
         if size > ARGUMENT_LIMIT:
             self.fault(key, f"longer than {ARGUMENT_LIMIT} bytes")
-        return text
+        return draw.filled(text) if draw else text
+
+
+_NAME = "[A-Za-z][A-Za-z0-9]*"
+_BRACE = re.compile(r"\{([^{}]*)(\}?)")
+_TERM = re.compile(rf"({_NAME})(?:([-+*])({_NAME}|[0-9]{{1,12}}))?")  # what a brace holds
+_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+class Draw:
+    """Whole numbers drawn each time that a rubric is read, so that no image knows what a test expects.
+
+    In a text `{a}` stands for the number drawn for a, and `{a+b}`, `{a-b}`, `{a*b}` and `{a*2}` for
+    the result; every other brace is text.
+    """
+
+    def __init__(self, ranges: Mapping[str, tuple[int, int]]) -> None:
+        from secrets import randbelow
+
+        self._ranges = ranges
+        self.numbers = {name: low + randbelow(high - low + 1) for name, (low, high) in ranges.items()}
+
+    def filled(self, text: str) -> str:
+        """Return a text with the numbers in it."""
+        return self._fill(text, {name: (number,) for name, number in self.numbers.items()}, min)
+
+    def longest(self, text: str) -> str:
+        """Return a text with such numbers in it that none are longer."""
+        return self._fill(text, self._ranges, lambda results: max(results, key=lambda n: len(str(n))))
+
+    def shortest(self, text: str) -> str:
+        """Return a text with such numbers in it that none are shorter."""
+
+        def choose(results: list[int]) -> int:
+            return 0 if min(results) < 0 < max(results) else min(results, key=lambda n: len(str(n)))
+
+        return self._fill(text, self._ranges, choose)
+
+    def used(self, text: str) -> set[str]:
+        """Return the names that a text uses."""
+        terms = filter(None, map(self._term, _BRACE.finditer(text)))
+        return {word for term in terms for word in term.groups() if word in self._ranges}
+
+    def faults(self, text: str) -> Iterator[str]:
+        """Say of each brace that holds a drawn name, and is none that stands for a number, what to write."""
+        for match in _BRACE.finditer(text):
+            # Of a brace around others, such as a list of the shell's, only the first word is looked at.
+            held = re.findall(r"\w+" if match[2] else r"^\w+", match[1])
+            words = [word for word in held if word in self._ranges]
+            if words and not self._term(match):
+                found = text[max(match.start() - 1, 0) : match.end()].lstrip()
+                forms = "{NAME} or {NAME+NAME} (or - or *, or digits; no blanks, no '$' or '{' before it)"
+                yield f"'{shown(found, 40)}' holds the drawn name '{words[0]}', but is not {forms}"
+
+    def _term(self, match: re.Match[str]) -> re.Match[str] | None:
+        """Return the parts of a brace that stands for a number, None for any other."""
+        before = match.string[match.start() - 1 : match.start()]
+        term = _TERM.fullmatch(match[1]) if match[2] and before not in ("$", "{") else None
+        words = [word for word in (term[1], term[3]) if word] if term else []
+        known = all(word in self._ranges or word.isdigit() for word in words)
+        return term if known else None
+
+    def _fill(
+        self, text: str, numbers: Mapping[str, Sequence[int]], choose: Callable[[list[int]], int]
+    ) -> str:
+        """Put in each brace's place one of the results that it has with the numbers given."""
+
+        def result(match: re.Match[str]) -> str:
+            term = self._term(match)
+            if not term:
+                return match[0]
+            left, sign, right = term.groups()
+            names = [name for name in dict.fromkeys((left, right)) if name in numbers]
+            results = []
+            for values in itertools.product(*(numbers[name] for name in names)):
+                known = dict(zip(names, values))
+                other = known[right] if right in known else int(right or 0)
+                results.append(_OPERATIONS[sign or "+"](known[left], other))
+            return str(choose(results))
+
+        return _BRACE.sub(result, text)
 
 
 def _is_text(value: Any) -> bool:
@@ -433,6 +559,10 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+def _is_whole(value: Any, low: int, high: int) -> bool:
+    return _is_number(value) and low <= value <= high and value == int(value)
+
+
 CHECKS: dict[str, type[Check]] = {}  # by test type
 
 
@@ -444,6 +574,7 @@ class Check:
     """
 
     looks_only = True
+    draw: Draw | None = None  # numbers that stand in what it asks
 
     def __init_subclass__(cls, test_type: str) -> None:
         """Make a class the check of its test type."""
@@ -805,8 +936,8 @@ class DirsExist(FilesExist, test_type="dirs_exist"):
 class Contents:
     """The strings that a text must hold: any of them, or all."""
 
-    def __init__(self, params: Fields) -> None:
-        self.texts = params.texts("contains")
+    def __init__(self, params: Fields, draw: Draw | None = None) -> None:
+        self.texts = params.texts("contains", draw)
         self.all = params.choice("match", ("any", "all")) == "all"
         self.needles = tuple(text.encode(errors="replace") for text in self.texts)
 
@@ -846,7 +977,8 @@ class RunCommand(Check, test_type="run_command"):
     looks_only = False
 
     def __init__(self, params: Fields) -> None:
-        self.command = params.text("command")
+        self.draw = params.draw("draw", used_in="command")
+        self.command = params.text("command", draw=self.draw)
         self.expected = params.exit_code("exit_code")
         self.shell = params.text("shell", "/bin/sh")
 
@@ -875,7 +1007,7 @@ class OutputContains(RunCommand, test_type="output_contains"):
 
     def __init__(self, params: Fields) -> None:
         super().__init__(params)
-        self.contents = Contents(params)
+        self.contents = Contents(params, self.draw)
 
     def script(self) -> Script:
         """Run the command and look for the strings in all that it prints."""
@@ -2316,6 +2448,7 @@ def result_row(test: Test, verdict: Verdict, run: Run, *, retried: bool = False)
     """Return the report's row of one test."""
     passed = verdict.status == PASSED
     command = not test.check.looks_only
+    did_run = verdict.status in (PASSED, FAILED, TIMEOUT)
     return {
         "test_id": test.id,
         "test_type": test.type,
@@ -2330,6 +2463,7 @@ def result_row(test: Test, verdict: Verdict, run: Run, *, retried: bool = False)
         "output": run.output if command and run.output and not passed else None,
         "category": test.category,
         "params": dict(test.params),
+        "drawn": dict(test.check.draw.numbers) if test.check.draw and did_run else None,
         "retried": retried,
     }
 
@@ -3140,7 +3274,7 @@ class Screen(Events):
             status = f"\x1b[{COLORS[row['status']]}m{status}\x1b[0m"
         self.print(f"{status}{start}{shown(row['message'], room)}{end}")
         if self._verbose and not test.check.looks_only and row["status"] in (PASSED, FAILED, TIMEOUT):
-            self._print_quoted(f"$ {test.params.get('command', '')}")
+            self._print_quoted(f"$ {getattr(test.check, 'command', '')}")  # with what was drawn
             for line in output.splitlines()[-SHOWN_LINES:]:
                 self._print_quoted(line)
             if row["exit_code"] is not None:

@@ -126,6 +126,14 @@ CASES = {
         ),
         ({"command": "-x; exit 5"}, "failed", "exit code 5"),
         ({"command": "+x; exit 6"}, "failed", "exit code 6"),
+        (
+            {
+                "command": "test {a} -ge 1 && test {a*b} -eq $(({a} * {b}))",
+                "draw": {"a": [1, 999], "b": [-999, 999]},
+            },
+            "passed",
+            "exit code 0",
+        ),
     ],
     "output_contains": [
         ({"command": "echo out", "contains": ["out"]}, "passed", "output holds 'out'"),
@@ -148,5 +156,15 @@ CASES = {
         ({"command": "printf 'a\\000b'", "contains": ["b"]}, "passed", "output holds 'b'"),
         ({"command": "printf '\\377\\376x'", "contains": ["x"]}, "passed", "output holds 'x'"),
         ({"command": "exit 2; echo", "contains": ["x"], "exit_code": 2}, "failed", "holds none of"),
+        (
+            {"command": "echo = $(({a} * 3))", "contains": ["= {a*3}\n"], "draw": {"a": [1000000, 2999999]}},
+            "passed",
+            "output holds '= ",
+        ),
+        (
+            {"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": {"a": [1000000, 2999999]}},
+            "failed",
+            "output holds none of '= ",
+        ),
     ],
 }

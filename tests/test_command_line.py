@@ -181,7 +181,7 @@ def test_check_names_every_fault_and_ends_with_1(rubric, capsys):
 def test_check_takes_the_default_rubric_of_a_repository(capsys, monkeypatch):
     monkeypatch.chdir(PROJECT)
     assert de.main(["--check", "--repo", "example"]) == 0
-    assert capsys.readouterr().out.startswith("rubrics/example.json: 10 tests, 19 points\n")
+    assert capsys.readouterr().out.startswith("rubrics/example.json: 10 tests, 23 points\n")
 
 
 def test_check_starts_no_process(rubric, monkeypatch, capsys):

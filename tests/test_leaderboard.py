@@ -45,6 +45,7 @@ def row(name, status="passed", score=1, message="exit code 0", output=None, cate
         "output": output,
         "category": category,
         "params": {"command": f"make {name[:20]}"},
+        "drawn": None,
         "retried": False,
     }
 

@@ -180,7 +180,7 @@ def test_faults_of_a_test(faults, change, fault):
         (
             "run_command",
             {"command": "x", "contains": ["y"]},
-            "unknown key 'contains' (known: command, exit_code, shell)",
+            "unknown key 'contains' (known: command, draw, exit_code, shell)",
         ),
         (
             "output_contains",

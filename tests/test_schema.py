@@ -26,6 +26,7 @@ ODD = (
     | st.dictionaries(st.sampled_from(["a", "_x", "path"]), SCALARS, max_size=2)
 )
 COMMAND = {"command": TEXTS}
+DRAWN = {"type": "run_command", "params": {"command": "x {a} {b}", "draw": {"a": [0, 999], "b": [-999.0, 0]}}}
 COMMAND_OPTIONS = {"exit_code": st.sampled_from([0, 7, 7.0, 255, "any"]), "shell": TEXTS}
 CONTAINS = {"contains": LISTS}
 CONTAINS_OPTIONS = {"match": st.sampled_from(["any", "all"])}
@@ -126,6 +127,35 @@ def test_schema_and_reader_accept_the_same_good_rubrics(folder, rubric):
 @given(rubric=broken())
 def test_schema_and_reader_agree_on_broken_rubrics(folder, rubric):
     assert schema("rubric").is_valid(rubric) == reader_accepts(rubric, folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "schema_accepts", "reader_accepts_it"),
+    [
+        ({}, True, True),
+        ({"_why": "x", "$c": 1}, True, True),
+        ({"a": [0, 99.5]}, False, False),
+        ({"a": [0, True]}, False, False),
+        ({"a": [0]}, False, False),
+        ({"a": [0, 1, 2]}, False, False),
+        ({"a": "0-999"}, False, False),
+        ({"a": [0, 10**12 + 1]}, False, False),
+        ({"a": [-(10**12), 10**12]}, True, True),
+        ({"9": [0, 999]}, False, False),
+        ({"a_b": [0, 999]}, False, False),
+        ({"a\n": [0, 999]}, False, False),
+        ({"": [0, 999]}, False, False),
+        # What no schema can know.
+        ({"a": [999, 0]}, True, False),
+        ({"a": [0, 9]}, True, False),
+        ({"c": [0, 999]}, True, False),
+    ],
+)
+def test_schema_and_reader_on_a_draw(folder, change, schema_accepts, reader_accepts_it):
+    draw = {**DRAWN["params"]["draw"], **change}
+    rubric = {"tests": [{**DRAWN, "params": {**DRAWN["params"], "draw": draw}}]}
+    assert schema("rubric").is_valid(rubric) == schema_accepts
+    assert reader_accepts(rubric, folder) == reader_accepts_it
 
 
 def test_shipped_rubrics_follow_the_schema_and_name_it():

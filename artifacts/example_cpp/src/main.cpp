@@ -1,5 +1,6 @@
 // Print the determinant of the matrix on standard input, a row on each line.
 
+#include <iomanip>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -13,5 +14,5 @@ int main() {
         auto& row = rows.emplace_back();
         for (double number; words >> number;) row.push_back(number);
     }
-    std::cout << "determinant: " << matrix::determinant(rows) << '\n';
+    std::cout << "determinant: " << std::setprecision(15) << matrix::determinant(rows) << '\n';
 }

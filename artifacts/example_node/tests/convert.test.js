@@ -13,3 +13,12 @@ test("commas and quotes are quoted", () => {
 test("nothing is refused", () => {
   assert.throws(() => convert([]), TypeError);
 });
+
+test("no cell of a large table is lost", (context) => {
+  const { ROWS = 10, COLUMNS = 10 } = process.env;
+  const row = Array.from({ length: COLUMNS }, () => "cell");
+  const lines = convert(Array(Number(ROWS)).fill(row)).split("\n").slice(1);
+  const cells = lines.flatMap((line) => line.split(",")).length;
+  context.diagnostic(`${cells} cells`);
+  assert.equal(cells, ROWS * COLUMNS);
+});

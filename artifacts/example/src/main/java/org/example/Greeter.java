@@ -4,7 +4,7 @@ import java.io.FileInputStream;
 import java.io.IOException;
 import java.util.Properties;
 
-/** Greets whoever config/application.properties names. */
+/** Greets whoever config/application.properties names, and counts the hands that GUESTS and HOSTS shake. */
 public final class Greeter {
     private Greeter() {
     }
@@ -15,5 +15,8 @@ public final class Greeter {
             properties.load(file);
         }
         System.out.println("Hello, " + properties.getProperty("greeting.name") + "!");
+        long guests = Long.parseLong(arguments[0]);
+        long hosts = Long.parseLong(arguments[1]);
+        System.out.println("Guests and hosts shake " + guests * hosts + " hands.");
     }
 }
