@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Compare models by the reports on their Dockerfiles: which is better, by how much, and how sure is that.
 
-    python3 reports/leaderboard.py reports/ [--samples] [--html FILE] [--csv FILE] [--markdown FILE]
+    python3 reports/leaderboard.py reports/ [--samples] [--reference MODEL] [--html FILE] [--csv FILE] …
     python3 reports/leaderboard.py reports/ --compare MODEL MODEL
     python3 reports/leaderboard.py reports/ --items
 
-The folder of a report names its model. A build that failed scores 0; an engine fault, a usage error and an
-interrupt are no scores. Reports that cannot be read, of another version or given twice are named and left
-out; the exit code is 1 only where none is left. README.md beside this file explains the numbers.
+The folder of a report names its model. A build that failed scores 0; an engine fault, a registry out of
+reach, a usage error and an interrupt are no scores. Reports that cannot be read, of another version or given
+twice are named and left out; the exit code is 1 only where none is left. README.md explains the numbers.
 
     paths -> read_reports -> Report -> Board of Row and Item -> tables -> text, Markdown; CSV; page
 """
@@ -15,7 +15,6 @@ out; the exit code is 1 only where none is left. README.md beside this file expl
 from __future__ import annotations
 
 import argparse
-import array
 import collections
 import csv
 import functools
@@ -26,26 +25,31 @@ import os
 import random
 import re
 import shutil
+import statistics
 import string
 import sys
 from html import escape
 from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 VERSION = "1."  # of the evaluator whose reports are read here
-SCORED, BUILD_FAILED, ENGINE_FAULT = "scored", "build failed", "engine fault"
+SCORED, BUILD_FAILED, ENGINE_FAULT, OTHER_RUBRIC = "scored", "build failed", "engine fault", "another rubric"
 OUTCOMES = {"build": BUILD_FAILED, "build_timeout": BUILD_FAILED, "engine": ENGINE_FAULT}
-OUTCOMES.update({"usage": "usage error", "interrupted": "interrupted"})
+OUTCOMES.update({"registry": "registry out of reach", "usage": "usage error", "interrupted": "interrupted"})
 MARKS = {"passed": "✓", "failed": "✗", "timeout": "t", "skipped": "s", "unresolvable": "u", "error": "e"}
 MARKS["not_run"] = "·"  # a test's status on the page
-DRAWS, SEED = 10_000, 95  # of the bootstrap, so that the same reports always print the same numbers
-FEWEST, NOTHING = 5, 1e-9  # repositories for an interval; a difference that is none, but for the last bits
+EQUAL, BEHIND = "may be equal", "clearly behind"  # how a model stands to the first
+DRAWS, SEED = 2000, 95  # of the critical difference, so that the same reports always print the same numbers
+FEWEST, FEWEST_RANKED = 5, 6  # repositories for an interval, and for a critical difference
+NOTHING, CHANCE = 1e-9, 0.01  # a difference that is none, but for the last bits; that a test was passed so
 MAX_BYTES = 20_000_000  # of a report; the evaluator keeps them under a million
-NAME, MESSAGE, OUTPUT, PARAMS = 1000, 300, 600, 120  # characters; a longer name is refused, the rest is cut
-DETAILS, OUTPUTS = 1500, 400  # on one page: failures that are told, and with their output
-TESTS, DOUBTS, NOTES = 4000, 40, 10  # on one page: tests in tables, tests to look at, notes above the board
+NAME, MESSAGE, OUTPUT, PARAMS = 1000, 300, 1000, 120  # characters; a longer name is refused, the rest is cut
+TESTS, NOTES = 4000, 10  # on one page: tests in tables; reports left out that are named
+ROOM, DROPPED = (
+    1_700_000,
+    "<dd class=d>",
+)  # bytes for what failed on one page, and in place of what has no room
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
-ITEM = ["", "models", "passed", "with rest", "note"]
-DIFFERENCE = ["points", "95% interval", "better", "worse", "equal", "the difference"]
+ITEM = ["", "models", "passed", "note"]
 Interval = Tuple[float, float]
 Table = List[List[str]]
 
@@ -70,158 +74,174 @@ class Report(NamedTuple):
     sample: str
     repo: str
     file: str
+    place: str  # the file as others may see it: from the folder that was given
     started: str
-    rubric: str  # its SHA-256
+    conditions: Mapping[str, str]  # what moves scores, by its name; what the report does not say is not there
     outcome: str
-    score: float | None  # the share of points, 0 for a build that failed, None where it is no score
-    points: float
-    max_points: float
-    passed: int  # tests
-    is_solved: bool  # all of them
+    build_seconds: float | None
+    image_size: float | None  # bytes
     message: str
     log: str
     tests: Sequence[Test]
+    score: float | None = None  # the share of points, 0 for a build that failed, None where it is no score
+    points: float = 0
+    max_points: float = 0
+    passed: int = 0  # tests
+    is_solved: bool = False  # all of them
 
 
-# -------- Statistics --------------------------------------------------------------------------
+# -------- Statistics: plain functions of numbers ----------------------------------------------
 
 
-def mean(values: Iterable[float | None]) -> float | None:
-    """Return the arithmetic mean of what is not None, None where nothing is left."""
+def mean(values: Iterable[float | None], of: Callable[[list[float]], float] | None = None) -> float | None:
+    """Return the arithmetic mean, or another middle, of what is not None; None where nothing is left."""
     found = [value for value in values if value is not None]
-    return math.fsum(found) / len(found) if found else None
+    return (of(found) if of else math.fsum(found) / len(found)) if found else None
 
 
-def interval(values: Iterable[float]) -> Interval | None:
-    """Return the 95 % interval of a mean by the percentile bootstrap, None under five values.
+@functools.lru_cache(maxsize=None)
+def t_quantile(df: int) -> float:
+    """Return the t that 95 % of Student's distribution with `df` degrees of freedom lie within, on both sides.
 
-    Seeded, and by `random()` alone: its numbers are the same in every version of Python.
+    By bisection of the angle in its finite series (Abramowitz and Stegun, 26.7.3 and 26.7.4).
     """
-    values = sorted(values)
-    count = len(values)
-    if count < FEWEST:
+    low, high, odd = 0.0, math.pi / 2, df % 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        term, total = math.sin(angle) * math.cos(angle) ** odd, 0.0
+        for at in range(2 + odd, df + 1, 2):
+            total += term
+            term *= math.cos(angle) ** 2 * (at - 1) / at
+        share = (angle + total) * 2 / math.pi if odd else total
+        low, high = (angle, high) if share < 0.95 else (low, angle)  # noqa: PLR2004, of the 95 %
+    return math.tan(high) * math.sqrt(df)
+
+
+def interval(values: Iterable[float], least: float = 0) -> Interval | None:
+    """Return Student's 95 % interval of a mean, cut at `least` and 1; None under five values or if all are equal."""
+    found = list(values)
+    if len(found) < FEWEST or max(found) - min(found) < NOTHING:
         return None
-    means = sorted(math.fsum(map(values.__getitem__, draw)) / count for draw in _draws(count))
-    return means[DRAWS // 40], means[-1 - DRAWS // 40]
-
-
-@functools.lru_cache(maxsize=4)
-def _draws(count: int) -> Sequence[array.array[int]]:
-    # Half of them are mirror images, so that the interval of A - B is that of B - A with the signs changed.
-    draw = random.Random(SEED).random  # noqa: S311, no secret
-    half = [array.array("L", [int(draw() * count) for _ in range(count)]) for _ in range(DRAWS // 2)]
-    return [*half, *(array.array("L", [count - 1 - at for at in draws]) for draws in half)]
-
-
-class Difference(NamedTuple):
-    """How much better the first of two is, over the repositories that both have."""
-
-    mean: float
-    interval: Interval | None
-    better: int
-    worse: int
-    equal: int
-
-    @property
-    def judgment(self) -> str:
-        """Whether the choice of repositories may explain the difference."""
-        low, high = self.interval or (None, None)
-        if low is None or high is None:
-            return f"is unknown under {FEWEST} repositories"
-        return "is clear" if round(low, 3) > 0 or round(high, 3) < 0 else "may be chance"  # as printed
-
-    def words(self) -> list[str]:
-        """Return the columns of a table, to the titles DIFFERENCE."""
-        counts = [str(count) for count in (self.better, self.worse, self.equal)]
-        return [points(self.mean), span(self.interval, points), *counts, self.judgment]
-
-
-def paired_difference(first: Mapping[str, float], second: Mapping[str, float]) -> Difference | None:
-    """Return the difference first - second of scores by repository; None without one in common."""
-    found = [score - second[repo] for repo, score in first.items() if repo in second]
-    if not found:
-        return None
-    better, worse = sum(value > NOTHING for value in found), sum(value < -NOTHING for value in found)
     middle = math.fsum(found) / len(found)
-    return Difference(middle, interval(found), better, worse, len(found) - better - worse)
+    half = t_quantile(len(found) - 1) * statistics.stdev(found) / math.sqrt(len(found))
+    return max(middle - half, least), min(middle + half, 1)
+
+
+def critical_difference(rows: Sequence[Sequence[float]]) -> float:
+    """Return how far apart the best and the worst of equal models are by chance, on 19 of 20 boards.
+
+    `rows` holds scores by model and repository. In each repository the models' residuals are exchanged at
+    random, which makes boards of equal models; of the ranges of their means it is the 95th percentile.
+    """
+    models, repos = len(rows), len(rows[0])
+    fit = math.sqrt(models * repos / ((models - 1) * (repos - 1)))  # for what the means took of the residuals
+    residuals = [[(score - math.fsum(row) / repos) * fit for score in row] for row in rows]
+    columns = sorted(sorted(column) for column in zip(*residuals))  # whatever the order of names
+    draw = random.Random(SEED).random  # noqa: S311, no secret
+    ranges = []
+    for _ in range(DRAWS):
+        sums = [*map(sum, zip(*(sorted(column, key=lambda _residual: draw()) for column in columns)))]
+        ranges.append((max(sums) - min(sums)) / repos)
+    return sorted(ranges)[DRAWS * 95 // 100]
+
+
+def differences(first: Mapping[str, float], second: Mapping[str, float]) -> list[float]:
+    """Return the differences first - second of scores in the repositories that both have."""
+    return [score - second[repo] for repo, score in first.items() if repo in second]
+
+
+def pass_all(samples: int, solved: int, k: int) -> float:
+    """Return the chance that all of k samples are solved: C(solved, k) / C(samples, k)."""
+    if not 1 <= k <= samples:
+        raise ValueError(f"k is {k}; expected 1 to {samples}, the number of samples")
+    return functools.reduce(lambda chance, at: chance * max(solved - at, 0) / (samples - at), range(k), 1.0)
 
 
 def pass_at_k(samples: int, solved: int, k: int) -> float:
     """Return the chance that one of k samples is solved: 1 - C(samples - solved, k) / C(samples, k)."""
-    if not 1 <= k <= samples:
-        raise ValueError(f"k is {k}; expected 1 to {samples}, the number of samples")
-    none = 1.0
-    for at in range(k):
-        none *= max(samples - solved - at, 0) / (samples - at)
-    return 1 - none
+    return 1 - pass_all(samples, samples - solved, k)
 
 
-def correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Pearson's correlation; None under three pairs, or where one side does not vary."""
-    ours, theirs = ([value - math.fsum(side) / len(side) for value in side] for side in (first, second))
-    spread = math.sqrt(math.fsum(a * a for a in ours) * math.fsum(b * b for b in theirs))
-    if len(ours) < 3 or spread < NOTHING:  # noqa: PLR2004, two points always lie on a line
-        return None
-    return math.fsum(a * b for a, b in zip(ours, theirs)) / spread
+def chance_as_low(passes: Sequence[bool], values: Sequence[float]) -> float:
+    """Return how probable it is that those who pass rank as low by their values, were it chance who passes.
+
+    This is the exact rank-sum test on one side. A whole number counts the choices of so many ranks by their
+    sum: it is a polynomial, of which each coefficient has `width` bits, so that none overflows.
+    """
+    values = [round(value, 9) for value in values]
+    ranks = [sum((value > other) + (value >= other) for other in values) for value in values]
+    width, counts = len(ranks) + 1, [1] + [0] * sum(passes)  # by how many are chosen
+    for rank in ranks:
+        for chosen in range(sum(passes), 0, -1):
+            counts[chosen] += counts[chosen - 1] << rank * width
+    ours = sum(rank for rank, passed in zip(ranks, passes) if passed)
+    as_low = counts[-1] & ((1 << (ours + 1) * width) - 1)
+    return as_low % ((1 << width) - 1) / (counts[-1] % ((1 << width) - 1))  # each the sum of coefficients
 
 
 # -------- Reading: reports are other people's files -------------------------------------------
 
 
 def read_reports(paths: Iterable[str], *, samples: bool = False) -> tuple[list[Report], list[str]]:
-    """Return the reports in files and folders, and why others were left out."""
+    """Return the reports in files, folders and NAME=FOLDER, and why others were left out."""
     reports: dict[tuple[str, str, str], Report] = {}
     owners: dict[str, str] = {}
     left_out: list[str] = []
-    for path, owner in _files(paths, left_out, samples=samples):
-        real, place = os.path.realpath(path), "/".join(filter(None, owner))
+    for path, place, model, sample in _files(paths, left_out, samples=samples):
+        real, owner = os.path.realpath(path), f"{model}/{sample}".rstrip("/")
         first = owners.get(real)
-        if first == place:  # a folder given twice
+        if first == owner:  # a folder given twice
             continue
         try:
             if first:
                 raise ValueError(f"the same file as one of {first}")
-            owners[real] = place
-            report = _read(path, *owner)
+            owners[real] = owner
+            report = _read(path, place, model, sample)
             other = reports.setdefault((report.model, report.repo, report.sample), report)
             if other is not report:
-                raise ValueError(f"a second report on {report.repo} in {place}; {other.file} is taken")
+                raise ValueError(f"a second report on {report.repo} in {owner}; {other.place} is taken")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            left_out.append(f"{path}: {_reason(error)}")
+            left_out.append(f"{place}: {_reason(error)}")
     return [reports[key] for key in sorted(reports)], [*map(_line, left_out)]
 
 
-def _files(paths: Iterable[str], left_out: list[str], *, samples: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield each file with its model and sample; names that begin with a dot are passed over."""
-    for path in paths:
+def _files(
+    paths: Iterable[str], left_out: list[str], *, samples: bool
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each file, its place in the folder given (no path of a machine is published), model and sample."""
+    for given in paths:
+        name, is_named, path = given.partition("=")
+        name, path = (f"{name}/", path) if is_named and not os.path.exists(given) else ("", given)
         is_folder = os.path.isdir(path)
         root = os.path.abspath(path if is_folder else os.path.dirname(path))
-        files = _walk(path, left_out) if is_folder else [path]
-        places = [os.path.relpath(os.path.abspath(file), root).split(os.sep)[:-1] for file in files]
-        deepest = max(map(len, places), default=0)
-        for file, names in zip(files, places):
+        unread: list[OSError] = []
+        files = _walk(path, unread) if is_folder else [path]
+        base = os.path.basename(root)
+        left_out += [f"{base}/{os.path.relpath(e.filename, root)}: {e.strerror}" for e in unread]
+        folders = [os.path.relpath(os.path.abspath(file), root).split(os.sep)[:-1] for file in files]
+        deepest = max(map(len, folders), default=0)
+        for file, names in zip(files, folders):
+            place = "/".join([base, *names, os.path.basename(file)])
             if samples and len(names) < 2 <= deepest:  # noqa: PLR2004, a model and a sample
-                left_out.append(f"{file}: in no folder of a sample, as others are")
+                left_out.append(f"{place}: in no folder of a sample, as others are")
                 continue
             above = ["", *root.split(os.sep)]
             sample = (names or above).pop() if samples else ""
-            yield file, ["/".join(names) or above[-1], sample]
+            yield file, place, name + ("/".join(names) or above[-1]), sample
 
 
-def _walk(path: str, left_out: list[str]) -> list[str]:
+def _walk(path: str, unread: list[OSError]) -> list[str]:
     """Return the reports in a folder, those last that links lead to; no link is followed in a circle."""
-    unread: list[OSError] = []
     found = []
     for folder, folders, names in os.walk(path, onerror=unread.append, followlinks=True):
         here = os.path.join(os.path.realpath(folder), "")
         inner = {name: os.path.join(os.path.realpath(os.path.join(folder, name)), "") for name in folders}
         folders[:] = [n for n in folders if not (n.startswith(".") or here.startswith(inner[n]))]
         found += [os.path.join(folder, n) for n in names if n.endswith(".json") and not n.startswith(".")]
-    left_out += [f"{error.filename}: {error.strerror}" for error in unread]
     return sorted(found, key=lambda file: (os.path.realpath(file) != os.path.abspath(file), file))
 
 
-def _read(path: str, model: str, sample: str) -> Report:
+def _read(path: str, place: str, model: str, sample: str) -> Report:
     """Read one report; raise ValueError, KeyError, TypeError or AttributeError where it is none of ours."""
     if not os.path.isfile(path):
         raise ValueError("no regular file")
@@ -229,7 +249,7 @@ def _read(path: str, model: str, sample: str) -> Report:
         raise ValueError(f"over {MAX_BYTES // 1_000_000} MB, larger than any report")
     with open(path, encoding="utf-8-sig") as file:
         report = json.load(file)
-    environment, summary, error = report["environment"], report["summary"], report["error"]
+    environment, build, error = report["environment"], report["build"], report["error"]
     version = str(environment["evaluator_version"])
     if not version.startswith(VERSION):
         raise ValueError(f"written by version {version[:40]}; expected {VERSION}x")
@@ -237,24 +257,49 @@ def _read(path: str, model: str, sample: str) -> Report:
     outcome = SCORED if error is None else OUTCOMES[error["kind"]]
     if outcome == SCORED and any(test.status in ("error", "not_run") for test in tests):
         outcome = ENGINE_FAULT
-    points, max_points = (math.fsum(getattr(test, name) for test in tests) for name in ("score", "max_score"))
-    passed, total = sum(test.status == "passed" for test in tests), len(tests)
-    if len({test.test_id for test in tests}) < total:
+    if len({test.test_id for test in tests}) < len(tests):
         raise ValueError("a test is there twice")
-    by_tests = {"max_score": max_points, "total_tests": total, "total_score": points, "passed_tests": passed}
-    for key, found in by_tests.items():
-        if not math.isclose(_number(summary, key), found, rel_tol=1e-6):
-            raise ValueError(f"{key} is {summary[key]}, but {found:g} by its tests")
-    if not max_points or (points and outcome == BUILD_FAILED):
-        raise ValueError("points without a build" if points else "a rubric without points gives no score")
-    score = points / max_points if outcome in (SCORED, BUILD_FAILED) else None
-    log = _tail(report["build"]["log"]) if outcome == BUILD_FAILED else ""
-    message = _line(error["message"], MESSAGE) if error else ""
-    started, rubric = _line(environment["started_at"], PARAMS), str(environment["rubric_sha256"])
-    is_solved = outcome == SCORED and passed == total
-    repo = _line(report["repo"], NAME, cut=False)
-    whose = (_line(model), _line(sample), repo, _line(path), started, rubric)
-    return Report(*whose, outcome, score, points, max_points, passed, is_solved, message, log, tests)
+    whose = (_line(model), _line(sample), _line(report["repo"], NAME, cut=False), path, _line(place))
+    how = (_line(environment["started_at"], PARAMS), _conditions(environment), outcome)
+    measured = (_known(build, "execution_time"), _known(environment, "image_size"))
+    why = (_line(error["message"], MESSAGE) if error else "", _tail(build["log"]) * (outcome == BUILD_FAILED))
+    made = _scored(Report(*whose, *how, *measured, *why, tests))
+    by_tests = {"max_score": made.max_points, "total_score": made.points, "passed_tests": made.passed}
+    for key, found in {**by_tests, "total_tests": len(tests)}.items():
+        said = _number(report["summary"], key)
+        if not math.isclose(said, found, rel_tol=1e-6):
+            raise ValueError(f"{key} is {said:g}, but {found:g} by its tests")
+    if not made.max_points or (made.points and outcome == BUILD_FAILED):
+        raise ValueError(
+            "points without a build" if made.points else "a rubric without points gives no score"
+        )
+    return made
+
+
+def _scored(report: Report) -> Report:
+    """Return a report with the numbers that its outcome and its tests make."""
+    points, most = (
+        math.fsum(getattr(test, name) for test in report.tests) for name in ("score", "max_score")
+    )
+    score = points / most if most and report.outcome in (SCORED, BUILD_FAILED) else None
+    passed = sum(test.status == "passed" for test in report.tests)
+    is_solved = report.outcome == SCORED and passed == len(report.tests)
+    return report._replace(score=score, points=points, max_points=most, passed=passed, is_solved=is_solved)
+
+
+def _conditions(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return what moves scores; what an older report does not say is not there."""
+    names = {"evaluator_version": "evaluator", "docker_server": "engine", "engine_cpus": "processors"}
+    names.update(engine_memory="memory", options_sha256="hidden option values", rubric_sha256="rubric")
+    names.update(
+        {name: name.replace("_", " ") for name in ("platform", "builder", "build_options", "run_options")}
+    )
+    found = {title: environment.get(name) for name, title in names.items()}
+    found["memory"] = f"{(_known(environment, 'engine_memory') or 0) / 2**30:.0f} GiB".replace("0 GiB", "")
+    lists = {
+        name: " ".join(map(str, value)) or "none" for name, value in found.items() if isinstance(value, list)
+    }
+    return {name: _line(str(value), PARAMS) for name, value in {**found, **lists}.items() if value}
 
 
 def _test(test: Mapping[str, Any]) -> Test:
@@ -268,6 +313,13 @@ def _test(test: Mapping[str, Any]) -> Test:
     score = _number(test, "score", max_score if passed else 0)
     message, output = ("", "") if passed else (_line(test["message"], MESSAGE), _tail(test["output"] or ""))
     return Test(test_id, asks, category, status, score, max_score, message, output)
+
+
+def _known(values: Mapping[str, Any], key: str) -> float | None:
+    try:
+        return _number(values, key)
+    except (KeyError, ValueError):
+        return None
 
 
 def _number(values: Mapping[str, Any], key: str, most: float = 1e100) -> float:
@@ -310,17 +362,20 @@ class Row(NamedTuple):
     """One model over all repositories of the board."""
 
     model: str
-    scores: Mapping[str, float]  # by repository, of those that have one: the mean over samples
     score: float | None  # the mean over repositories
     interval: Interval | None
     bounds: Interval  # of the score, with what is missing as 0, and as 1
-    categories: Mapping[str, float | None]  # the share of their points
-    missing: Mapping[str, int]  # reports without a score, by the reason
-    reports: int  # that there should be: each sample of this model in each repository of the board
     solved: int  # repositories in which a sample passes all tests
     pass_at_k: float | None
+    pass_all: float | None
     built: int
     evaluated: int  # reports that have a score, 0 for a failed build included
+    reports: int  # that there should be: each sample of this model in each repository of the board
+    missing: Mapping[str, int]  # reports without a score, by the reason
+    build_seconds: float | None  # medians over what was built
+    image_size: float | None
+    categories: Mapping[str, float | None]  # the share of their points
+    scores: Mapping[str, float]  # by repository, of those that have one: the mean over samples
 
 
 class Item(NamedTuple):
@@ -329,13 +384,12 @@ class Item(NamedTuple):
     test: Test
     models: int  # whose image was built and tested
     share: float  # of these that pass
-    correlation: float | None  # of passing with the rest of the points
     note: str
+    chance: float = 1  # that those who pass are as weak in the other tests
 
     def words(self) -> list[str]:
         """Return the columns of a table, to the titles ITEM after the first."""
-        rest = "-" if self.correlation is None else f"{round(self.correlation, 2) + 0.0:+.2f}"
-        return [str(self.models), percent(self.share, 0), rest, self.note]
+        return [str(self.models), percent(self.share, 0), self.note]
 
 
 def scores_by_model(reports: Iterable[Report]) -> dict[str, float | None]:
@@ -353,12 +407,67 @@ def _category_share(report: Report, category: str) -> float | None:
     return math.fsum(test.score for test in tests) / most if most else None
 
 
+def unequal_conditions(reports: Iterable[Report]) -> str:
+    """Name what moves scores and differs between the reports that have one, and who differs from most."""
+    found: dict[str, dict[str, list[str]]] = {}  # by condition and value: the model of each report
+    for report in reports:
+        for name, value in report.conditions.items() if report.score is not None else ():
+            condition = f"rubric of {report.repo}" if name == "rubric" else name
+            major = value.split(".")[0] if name == "engine" else value
+            found.setdefault(condition, {}).setdefault(major[:60], []).append(report.model)
+    if any(len(found.get(name, ())) > 1 for name in ("build options", "run options")):
+        found.pop("hidden option values", None)  # which then differ as well
+    told = []
+    for condition, by_value in found.items():
+        (usual, _), *others = sorted(by_value.items(), key=lambda item: -len(item[1]))
+        words = [f"{value} for {listed(sorted({*models}), 3)}" for value, models in others]
+        told += [f"{condition}: {listed(words, 3)}, {usual} for most"] * bool(others)
+    return listed(told, 8, "; ")
+
+
+def hold_against_nobody(reports: Iterable[Report], reference: str) -> tuple[list[Report], list[str]]:
+    """Leave out the row of known solutions, and in each repository the tests that these do not pass.
+
+    Return the other reports, scored by the tests that are left, and notes of what is not.
+    """
+    passed: dict[
+        str, dict[str, float]
+    ] = {}  # points by test, of repositories on which the reference has a score
+    for report in reports:
+        if report.model == reference and report.score is not None:
+            solved = {test.test_id: test.max_score for test in report.tests if test.status == "passed"}
+            passed.setdefault(report.repo, {}).update(solved)
+    kept: list[Report] = []
+    unsolved: dict[str, dict[str, str]] = {}  # by repository, in their order
+    for report in reports:
+        if report.model != reference:
+            solved = passed.get(report.repo, {test.test_id: 1.0 for test in report.tests})
+            lost = {test.test_id: report.repo for test in report.tests if test.test_id not in solved}
+            unsolved.setdefault(report.repo, {}).update(lost)
+            made = _scored(report._replace(tests=[test for test in report.tests if test.test_id in solved]))
+            is_other = report.score is not None and not made.max_points
+            kept += [made._replace(outcome=OTHER_RUBRIC) if is_other else made] * any(solved.values())
+    gone = [repo for repo in unsolved if repo in passed and not any(passed[repo].values())]
+    held = [f"{repo} ({', '.join(lost)})" for repo, lost in unsolved.items() if lost and repo not in gone]
+    notes = {f"held against nobody, since {reference} does not pass it": held}
+    notes[f"not on the board, since {reference} passes none of its tests"] = gone
+    notes[f"counted in full, since {reference} has no score there"] = [r for r in unsolved if r not in passed]
+    return kept, [f"{why}: {', '.join(sorted(what))}" for why, what in notes.items() if what]
+
+
 class Board:
     """Rows of models, the best first, and columns of repositories, by name."""
 
-    def __init__(self, reports: Iterable[Report], left_out: Sequence[str] = ()) -> None:
+    def __init__(self, reports: Iterable[Report], left_out: Sequence[str] = (), reference: str = "") -> None:
         """Sort the reports into rows and columns; note what no reader of the numbers should miss."""
-        self.reports = list(reports)
+        self.reports, self.reference = list(reports), reference
+        self.notes = [f"left out: {line}" for line in left_out[:NOTES]]
+        self.notes += [f"left out: {len(left_out) - NOTES} more"] * (len(left_out) > NOTES)
+        differ = unequal_conditions(self.reports)
+        self.notes += [f"warning: conditions differ: {differ}"] * bool(differ)
+        if reference:
+            self.reports, notes = hold_against_nobody(self.reports, reference)
+            self.notes += notes
         # By model and repository: a report for each sample.
         self.cells: dict[tuple[str, str], list[Report]] = collections.defaultdict(list)
         samples: dict[str, set[str]] = collections.defaultdict(set)
@@ -368,19 +477,28 @@ class Board:
         self.repos = sorted({report.repo for report in self.reports})
         self.categories = sorted({t.category for r in self.reports for t in r.tests} - {""})
         self.has_samples = any(report.sample for report in self.reports)
+        name = re.compile(r"(?:(.*)/)?(?:sample|run|seed|try|trial|attempt|repeat)?[-_ ]?\d+")
+        likely = [] if self.has_samples else [*filter(None, map(name.fullmatch, samples))]
+        if len({match[1] for match in likely}) < len(likely):
+            names = listed([match[0] for match in likely], 3)
+            self.notes.append(f"warning: these look like samples of one model, see --samples: {names}")
         # k of pass@k: the samples that every row has, so that none has more tries than another.
         most = [max(len(_scores(self.cells[m, repo])) for repo in self.repos) for m in samples]
         self.k = min([count for count in most if count], default=1)
         rows = [self._row(model, len(names)) for model, names in samples.items()]
         # An incomplete row stands where its lower bound puts it, lest one good report lead the board.
         self.rows = sorted(rows, key=lambda row: (row.score is None, -row.bounds[0], row.model))
-        rubrics = {repo: {r.rubric for r in self.reports if r.repo == repo} for repo in self.repos}
-        words = "different rubrics, so its scores do not compare"
-        found = [f"{repo}: scored by {len(r)} {words}" for repo, r in rubrics.items() if len(r) > 1]
-        self.notes = [*(f"left out: {line}" for line in left_out), *(f"caution: {line}" for line in found)]
-        # How much better each row is than the first, by its model.
-        first = self.rows[0].scores
-        self.behind = {row.model: paired_difference(row.scores, first) for row in self.rows[1:]}
+        self.complete = [row for row in self.rows if not row.missing]
+        self.critical: float | None = None
+        if len(self.complete) > 1 and len(self.repos) >= FEWEST_RANKED:
+            self.critical = critical_difference([[*row.scores.values()] for row in self.complete])
+
+    def standing(self, row: Row) -> str:
+        """Return whether a row is the first, clearly behind it or may be equal; "-" where nothing tells."""
+        if self.critical is None or row.missing:
+            return "-" if self.critical is None else "incomplete"
+        gap = (self.complete[0].score or 0) - (row.score or 0)
+        return "first" if row is self.complete[0] else BEHIND if gap > self.critical + NOTHING else EQUAL
 
     def _row(self, model: str, samples: int) -> Row:
         cells = {repo: self.cells[model, repo] for repo in self.repos}
@@ -389,20 +507,27 @@ class Board:
         solved = {repo: sum(report.is_solved for report in cells[repo]) for repo in scored}
         # None where a repository has fewer: it would be the mean of those that were luckier with the engine.
         few = any(len(found) < self.k for found in scored.values())
-        tries = [] if few else [pass_at_k(len(s), solved[r], self.k) for r, s in scored.items()]
+        tries = [] if few else [(len(found), solved[repo], self.k) for repo, found in scored.items()]
         outcomes = collections.Counter(report.outcome for cell in cells.values() for report in cell)
         reports, evaluated = samples * len(cells), sum(map(len, scored.values()))
-        missing = {why: n for why, n in outcomes.items() if why not in (SCORED, BUILD_FAILED)}
+        missing = {why: n for why, n in sorted(outcomes.items()) if why not in (SCORED, BUILD_FAILED)}
         if reports > sum(outcomes.values()):
             missing["no report"] = reports - sum(outcomes.values())
         low = math.fsum(score for found in scored.values() for score in found) / reports
         middle = (mean(scores.values()), interval(scores.values()), (low, low + 1 - evaluated / reports))
+        chances = (mean(pass_at_k(*counts) for counts in tries), mean(pass_all(*counts) for counts in tries))
+        built = [report for cell in cells.values() for report in cell if report.outcome == SCORED]
+        medians = (
+            mean((r.build_seconds for r in built), of=statistics.median),
+            mean((r.image_size for r in built), of=statistics.median),
+        )
         shares = {
             name: mean(mean(_category_share(report, name) for report in cell) for cell in cells.values())
             for name in self.categories
         }
-        full, built = sum(count > 0 for count in solved.values()), outcomes[SCORED]
-        return Row(model, scores, *middle, shares, missing, reports, full, mean(tries), built, evaluated)
+        counts = (len(built), evaluated, reports, missing)
+        full = sum(count > 0 for count in solved.values())
+        return Row(model, *middle, full, *chances, *counts, *medians, shares, scores)
 
     def items(self, repo: str) -> list[Item]:
         """Return the tests of a repository, and what they tell of the models whose image was built."""
@@ -419,11 +544,12 @@ class Board:
         for test_id, by_model in runs.items():
             pairs = [[math.fsum(side) / len(run) for side in zip(*run)] for run in by_model.values()]
             passes, rests = zip(*pairs)
-            share, with_rest = math.fsum(passes) / len(passes), correlation(passes, rests)
-            note = "passed by the weaker" if with_rest is not None and with_rest < -NOTHING else ""
+            share = math.fsum(passes) / len(passes)
+            chance = chance_as_low([passed > 1 / 2 for passed in passes], rests)  # most samples of a row pass
+            note = "passed by the weaker" if chance < CHANCE else ""
             if len(passes) > 1 and share in (0, 1):
                 note = "passed by all" if share else "passed by none"
-            items.append(Item(tests[test_id], len(passes), share, with_rest, note))
+            items.append(Item(tests[test_id], len(passes), share, note, chance))
         return items
 
 
@@ -445,6 +571,11 @@ def span(found: Interval | None, words: Callable[[float], str] = percent) -> str
     return f"{words(found[0])} to {words(found[1])}" if found else "-"
 
 
+def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
+    """Return names in a line, of too many the first and a count."""
+    return between.join([*names[:most], *[f"{len(names) - most} more"] * (len(names) > most)])
+
+
 def cell_words(cell: Sequence[Report]) -> str:
     """Say in a few characters how an evaluation or its samples went."""
     scores, outcomes = _scores(cell), collections.Counter(report.outcome for report in cell)
@@ -459,66 +590,93 @@ def cell_words(cell: Sequence[Report]) -> str:
     return f"{share} {cell[0].points:g}/{cell[0].max_points:g} ({cell[0].passed} of {len(cell[0].tests)})"
 
 
+def opening(reports: Sequence[Report], reference: str = "") -> list[str]:
+    """Say in two lines what is compared."""
+    sizes = [len({report.model for report in reports}), len({report.repo for report in reports})]
+    sizes += [len({(report.repo, test.test_id) for report in reports for test in report.tests}), len(reports)]
+    days = sorted(report.started[:10] for report in reports)
+    told = {"days": [f"{days[0]} to {days[-1]}"], "reference": [reference] * bool(reference)}
+    for name in ("evaluator", "engine"):
+        told[name] = sorted({report.conditions[name] for report in reports if name in report.conditions})
+    how = [f"{name}: {listed(values, 4)}" for name, values in told.items() if values]
+    return ["models: {}; repositories: {}; tests: {}; reports: {}".format(*sizes), "; ".join(how)]
+
+
 def _reasons(row: Row) -> str:
-    return ", ".join(f"{count} {why}" for why, count in sorted(row.missing.items()))
+    return ", ".join(f"{count} {why}" for why, count in row.missing.items())
 
 
 def row_words(board: Board, row: Row) -> dict[str, str]:
     """Return the columns of a row by their titles, without the repositories."""
-    lack = f"{sum(row.missing.values())} of {row.reports} ({_reasons(row)}): {span(row.bounds)}"
     words = {"model": row.model, "score": percent(row.score), "95% interval": span(row.interval)}
+    if not row.interval and len(row.scores) >= FEWEST:
+        words["95% interval"] = "no spread"
+    words["standing"] = board.standing(row)
     words["solved" if board.has_samples else "passed in full"] = f"{row.solved} of {len(row.scores)}"
     if board.has_samples:
-        words[f"pass@{board.k}"] = percent(row.pass_at_k)
-    return {**words, "built": f"{row.built} of {row.evaluated}", "incomplete": lack if row.missing else "-"}
+        words.update({f"pass@{board.k}": percent(row.pass_at_k), f"pass^{board.k}": percent(row.pass_all)})
+    words["built"] = f"{row.built} of {row.evaluated}"
+    words["build time"] = "-" if row.build_seconds is None else f"{row.build_seconds:.1f} s"
+    words["image size"] = "-" if row.image_size is None else f"{row.image_size / 1e6:.1f} MB"
+    lack = f"{sum(row.missing.values())} of {row.reports} ({_reasons(row)}): {span(row.bounds)}"
+    return {**words, "incomplete": lack if row.missing else "-"}
 
 
 def tables(board: Board) -> dict[str, Table]:
-    """Return the board as tables of words: models, categories, differences from the first."""
+    """Return the board as tables of words: models, categories; columns that say nothing of anybody are left out."""
     rows = [row_words(board, row) for row in board.rows]
-    cells = [[cell_words(board.cells[row.model, repo]) for repo in board.repos] for row in board.rows]
-    body = [[*words.values(), *line] for words, line in zip(rows, cells)]
+    titles = [title for title in rows[0] if title == "score" or any(words[title] != "-" for words in rows)]
     means = [percent(mean(row.scores.get(repo) for row in board.rows)) for repo in board.repos]
-    found = {"models": [[*rows[0], *board.repos], *body, ["mean", *[""] * (len(rows[0]) - 1), *means]]}
+    lines = [[*titles, *board.repos]]
+    for row, words in zip(board.rows, rows):
+        cells = [cell_words(board.cells[row.model, repo]) for repo in board.repos]
+        lines.append([*map(words.__getitem__, titles), *cells])
+    found = {"models": [*lines, ["mean", *[""] * (len(titles) - 1), *means]]}
     if board.categories:
         lines = [[r.model + " *" * bool(r.missing), *map(percent, r.categories.values())] for r in board.rows]
         found["categories"] = [["by category", *board.categories], *lines]
-    if board.behind:
-        lines = [[model, *(gap.words() if gap else "------")] for model, gap in board.behind.items()]
-        found["differences"] = [[f"against {board.rows[0].model}", *DIFFERENCE], *lines]
     return found
 
 
-def _lack(row: Row) -> str:
-    within = f"with what is missing its score lies within {span(row.bounds)}"
-    return f" It is incomplete: {within}." if row.missing else ""
+def verdict(board: Board) -> list[str]:
+    """Answer in a few lines which model is better, and whether that is more than chance."""
+    lines = [f"{row.model} is first with {percent(row.score)}" for row in board.complete[:1]]
+    lines += [f"{row.model} is next with {percent(row.score)}" for row in board.complete[1:2]]
+    lines = [", ".join(lines)] if lines else ["no model has a score in every repository"]
+    if board.critical is not None:
+        over = f"{len(board.repos)} repositories, {len(board.complete)} models"
+        near = f"models less than {points(board.critical)[1:]} points apart may be equal"
+        lines.append(f"{near} (critical difference, {over})")
+        for standing, words in ((EQUAL, f"{EQUAL} to"), (BEHIND, BEHIND)):
+            models = [row.model for row in board.rows if board.standing(row) == standing]
+            lines += [f"{words} {board.complete[0].model}: {listed(models, 10)}"] * bool(models)
+    elif len(board.complete) > 1:
+        lines.append(f"under {FEWEST_RANKED} repositories nothing tells whether that is chance")
+    lacking = [_known_of(row, board.complete[:1]) for row in board.rows if row.missing]
+    return lines + lacking[:5] + [f"{len(lacking) - 5} more are incomplete"] * (len(lacking) > 5)
 
 
-def verdict(board: Board) -> str:
-    """Answer in a few sentences which model is better, and whether that is more than chance."""
-    first = board.rows[0]
-    if first.score is None:
-        return "No model has a score."
-    words = f"{first.model} is first with {percent(first.score)}.{_lack(first)}"
-    for row in board.rows[1:2]:
-        gap = board.behind[row.model]
-        words += f" {row.model} is next"
-        if gap:
-            count = gap.better + gap.worse + gap.equal
-            both = f" in the {count} repositories that both have" * (count < len(board.repos))
-            within = f" (95% interval {span(gap.interval, points)})" if gap.interval else ""
-            words += f", by {points(gap.mean)} points{within}{both}; the difference {gap.judgment}"
-        words += f".{_lack(row)}"
-    gaps = [(model, gap) for model, gap in list(board.behind.items())[1:] if gap]
-    close = ", ".join(model for model, gap in gaps if gap.judgment == "may be chance")
-    return words + (f" Others whose difference from the first may be chance: {close}." if close else "")
+def _known_of(row: Row, first: Sequence[Row]) -> str:
+    words = f"{row.model} is incomplete: its score lies within {span(row.bounds)}, whatever is missing"
+    for other in first:
+        score, gaps = other.score or 0, differences(row.scores, other.scores)
+        low, high = (bound - score for bound in row.bounds)
+        order = "ahead of" if low > NOTHING else "behind" if high < -NOTHING else "ahead of or behind"
+        words += f", {order} {other.model}"
+        if gaps:
+            words += f"; by {points(mean(gaps) or 0)} points in the {len(gaps)} repositories that both have"
+    return words
 
 
 def text(board: Board, width: int = 100) -> str:
     """Return the board for a terminal; repositories that do not fit follow in further tables."""
-    fixed = {"models": len(row_words(board, board.rows[0])), "categories": 1}
-    blocks = [_text_table(table, width, fixed.get(name, 9)) for name, table in tables(board).items()]
-    return "\n\n".join([*blocks, verdict(board)]) + "\n"
+    found, count = tables(board), len(board.repos)
+    blocks = [
+        _text_table(table, width, len(table[0]) - count if name == "models" else 1)
+        for name, table in found.items()
+    ]
+    lines = ["\n".join(opening(board.reports, board.reference)), *blocks, "\n".join(verdict(board))]
+    return "\n\n".join(lines) + "\n"
 
 
 def _text_table(table: Table, width: int, fixed: int) -> str:
@@ -538,106 +696,125 @@ def _text_table(table: Table, width: int, fixed: int) -> str:
 def markdown(board: Board) -> str:
     """Return the board as Markdown, in which text of anybody's stands as it is."""
     escaped = functools.partial(re.compile(r"([][\\`*_{}<>#~|!&:@$^]|\.(?!\d))").sub, r"\\\1")
-    blocks = ["".join(f"{escaped(line)}\n\n" for line in [verdict(board), *_notes(board)])[:-1]]
+    told = [*opening(board.reports, board.reference), *verdict(board), *board.notes]
+    blocks = ["".join(f"{escaped(line)}\n\n" for line in told)[:-1]]
     for head, *body in tables(board).values():
-        rule = ["---", *["---:"] * (len(head) - 1)]
-        lines = [map(escaped, head), rule, *(map(escaped, line) for line in body)]
+        lines = [
+            map(escaped, head),
+            ["---", *["---:"] * (len(head) - 1)],
+            *(map(escaped, line) for line in body),
+        ]
         blocks.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
     return "\n".join(blocks)
 
 
-def _notes(board: Board) -> list[str]:
-    more = len(board.notes) - NOTES
-    return [*board.notes[:NOTES], *[f"{more} more notes, which the command prints"] * (more > 0)]
-
-
 def csv_of_models(board: Board) -> str:
     """Return a line for each model with all its numbers, shares from 0 to 1."""
-    lines = []
-    for row in board.rows:
-        gap = board.behind.get(row.model)
-        line: dict[str, Any] = {"model": row.model, "score": row.score}
-        line["interval_low"], line["interval_high"] = row.interval or (None, None)
-        line.update({"bound_low": row.bounds[0], "bound_high": row.bounds[1], "solved": row.solved})
-        line.update({"repositories": len(row.scores), f"pass@{board.k}": row.pass_at_k})
-        line.update({"built": row.built, "evaluated": row.evaluated, "reports": row.reports})
-        line["missing"] = _reasons(row)
-        line["difference"] = gap.mean if gap else None
-        line["difference_low"], line["difference_high"] = (gap and gap.interval) or (None, None)
-        for name in ("better", "worse", "equal", "judgment"):
-            line[name] = getattr(gap, name) if gap else None
-        line.update({f"category: {name}": share for name, share in row.categories.items()})
-        lines.append({**line, **{f"repo: {repo}": row.scores.get(repo) for repo in board.repos}})
-    return _csv(lines)
+    same = {"critical_difference": board.critical, "k": board.k}
+    rows = [
+        {**_columns(row), "missing": _reasons(row), "standing": board.standing(row)} for row in board.rows
+    ]
+    return _csv([{**same, **row} for row in rows])
 
 
 def csv_of_reports(board: Board) -> str:
     """Return a line for each report; what is no score has none, so that no mean counts it."""
-    names = ["model", "sample", "repo", "outcome", "score", "points", "max_points", "passed"]
-    names += ["started", "file", "message"]
-    known = [names if r.score is not None else {*names} - {"points", "passed"} for r in board.reports]
-    return _csv([{n: getattr(r, n) if n in k else None for n in names} for r, k in zip(board.reports, known)])
+    none = {"points": None, "passed": None}
+    return _csv([{**_columns(r), **(none if r.score is None else {})} for r in board.reports])
+
+
+def csv_of_tests(board: Board) -> str:
+    """Return a line for each test of each report, without a score where the report has none."""
+    pairs = ((report, test) for report in board.reports for test in report.tests)
+    names = ("model", "sample", "repo", "outcome")
+    lines = [({name: getattr(r, name) for name in names}, _columns(test), r.score) for r, test in pairs]
+    return _csv(
+        [{**whose, **test, "score": None if none is None else test["score"]} for whose, test, none in lines]
+    )
+
+
+def _columns(record: Any) -> dict[str, Any]:
+    """Return the fields of a record for CSV: a column for each end of an interval and each key of a mapping."""
+    line: dict[str, Any] = {}
+    for name, value in record._asdict().items():
+        if name in ("interval", "bounds"):
+            line.update(zip((f"{name.rstrip('s')}_low", f"{name.rstrip('s')}_high"), value or (None, None)))
+        elif isinstance(value, dict):
+            title = {"scores": "repo", "categories": "category"}.get(name, name)
+            line.update({f"{title}: {key}": inner for key, inner in value.items()})
+        elif name not in ("file", "log", "output", "tests"):
+            line[name] = value
+    return line
 
 
 def _csv(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return CSV in which a spreadsheet finds no formula (OWASP, CSV injection)."""
-    out = io.StringIO()
-    for line in (dict(zip(lines[0], lines[0])), *lines):
-        cells = [round(cell, 6) + 0.0 if isinstance(cell, float) else cell for cell in line.values()]
-        evil = re.compile(r"\s*[=+\-@|%]")
-        csv.writer(out).writerow([f"'{c}" if isinstance(c, str) and evil.match(c) else c for c in cells])
+    """Return CSV in which no spreadsheet finds a formula (OWASP, CSV injection), also where `;` ends a cell."""
+    evil = re.compile(r"(^|;)(\s*[=+\-@|%\uff1d\uff0b\uff0d\uff20])")  # and their full-width forms
+    out, names = io.StringIO(), {name: name for line in lines for name in line}
+    for line in (names, *lines):
+        cells = [round(cell, 6) + 0.0 if isinstance(cell, float) else cell for cell in map(line.get, names)]
+        csv.writer(out).writerow([evil.sub(r"\1'\2", c) if isinstance(c, str) else c for c in cells])
     return out.getvalue()
 
 
 def compare(board: Board, first: str, second: str) -> str:
     """Say how much better one model is, then test by test what one passes and the other does not."""
     ours, theirs = (next(row for row in board.rows if row.model == name) for name in (first, second))
-    gap = paired_difference(ours.scores, theirs.scores)
-    words = "no repository in which both have a score"
-    if gap:
-        within = f"95% interval {span(gap.interval, points)}; " if gap.interval else ""
-        words = f"{points(gap.mean)} points ({within}the difference {gap.judgment}); better in "
-        words += f"{gap.better} repositories, worse in {gap.worse}, equal in {gap.equal}"
-    lines = [f"{first} against {second}: {words}"]
+    gaps = differences(ours.scores, theirs.scores)
+    found, better, worse = (
+        interval(gaps, -1),
+        sum(gap > NOTHING for gap in gaps),
+        sum(gap < -NOTHING for gap in gaps),
+    )
+    sure = (
+        "no interval: the same in every repository"
+        if len(gaps) >= FEWEST
+        else f"no interval under {FEWEST} repositories"
+    )
+    if found:
+        sure = "is clear" if found[0] > NOTHING or found[1] < -NOTHING else "may be chance"
+        sure = f"95% interval {span(found, points)}; the difference {sure}"
+    words = f"{points(mean(gaps) or 0)} points ({sure}); better in {better} of {len(gaps)} repositories, worse in {worse}"
+    words = words if gaps else "no repository in which both have a score"
+    both = [report for report in board.reports if report.model in (first, second)]
+    lines = [f"{first} against {second}: {words}", *opening(both, board.reference), ""]
     for repo in board.repos:
         cells = {name: board.cells[name, repo] for name in (first, second)}
         lines += [f"{repo}: " + ", ".join(f"{name} {cell_words(cell)}" for name, cell in cells.items())]
         for report in cells[first] + cells[second]:
             why = f"  {'/'.join(filter(None, report[:2]))}: {report.message}"
             lines += [why] if report.outcome != SCORED else []
-        lines += _passed_by(cells, first, second)
-        lines += _passed_by(cells, second, first)
+        lines += [*_passed_by(cells, first, second), *_passed_by(cells, second, first)]
     return "\n".join(lines) + "\n"
 
 
 def _passed_by(cells: Mapping[str, Sequence[Report]], better: str, worse: str) -> Iterator[str]:
-    """Yield what one of two models passes more often, and why the other does not."""
-    ours, theirs = _runs(cells[better]), _runs(cells[worse])
-    for test_id, here in ours.items() if theirs else ():
-        there = theirs.get(test_id, [])
-        (passed, others) = ([test.status == "passed" for test in runs] for runs in (here, there))
-        if (mean(passed) or 0) <= (mean(others) or 0):
-            continue
-        failed = [f"{test.status}: {test.message}" for test in there if test.status != "passed"]
-        why = failed[0] if failed else "no such test in its rubric"
-        start = f"only {better} passes {test_id}; {worse}"
-        if max(len(here), len(there)) > 1:
-            start = f"{test_id}: {better} {sum(passed)} of {len(here)}, {worse} {sum(others)} of {len(there)}"
-        yield f"  {start}: {why}"
-
-
-def _runs(cell: Iterable[Report]) -> dict[str, list[Test]]:
-    """Return the tests of what has a score, by id; nothing where all builds failed, which says it all."""
-    found: dict[str, list[Test]] = {}
-    for test in (test for report in cell if report.score is not None for test in report.tests):
-        found.setdefault(test.test_id, []).append(test)
-    return found if any(report.outcome == SCORED for report in cell) else {}
+    """Yield what one of two models passes more often, and why the other does not; nothing where no build of it did."""
+    runs: dict[str, dict[str, list[Test]]] = {better: {}, worse: {}}
+    for model, found in runs.items():
+        for report in cells[model] if any(report.outcome == SCORED for report in cells[model]) else ():
+            for test in report.tests if report.score is not None else ():
+                found.setdefault(test.test_id, []).append(test)
+    for test_id, here in runs[better].items() if runs[worse] else ():
+        there = runs[worse].get(test_id, [])
+        passed, others = ([test.status == "passed" for test in tests] for tests in (here, there))
+        if (mean(passed) or 0) > (mean(others) or 0):
+            failed = [f"{test.status}: {test.message}" for test in there if test.status != "passed"]
+            start = f"only {better} passes {test_id}; {worse}"
+            if max(len(here), len(there)) > 1:
+                start = (
+                    f"{test_id}: {better} {sum(passed)} of {len(here)}, {worse} {sum(others)} of {len(there)}"
+                )
+            yield f"  {start}: {failed[0] if failed else 'no such test in its rubric'}"
 
 
 def items_text(board: Board) -> str:
     """Return for each repository its tests, the share of models that pass, and which to look at."""
-    tables_of = ([ITEM, *([i.test.test_id, *i.words()] for i in board.items(repo))] for repo in board.repos)
-    return "\n".join(f"{r}\n{_text_table(t, 0, len(ITEM))}\n" for r, t in zip(board.repos, tables_of))
+    blocks = ["\n".join(opening(board.reports, board.reference)) + "\n"]
+    for repo in board.repos:
+        table = [ITEM, *([item.test.test_id, *item.words()] for item in board.items(repo))]
+        blocks.append(f"{repo}\n{_text_table(table, 0, len(ITEM))}\n")
+    return "\n".join(blocks)
 
 
 # -------- The page: one file, no network; cells are links, so that it works without JavaScript ----
@@ -650,28 +827,39 @@ def page(board: Board) -> str:
     fill = {name: string.Template(part).substitute for name, part in zip(parts[1::2], parts[2::2])}
     found, width = tables(board), len(board.repos)
     bars = [[line[0], "", *line[1:-width]] for line in found["models"][:-1]]
-    bar = [_bar(row, board.behind.get(row.model), fill["bar"]) for row in board.rows]
     heat = [[line[0], *line[-width:]] for line in found["models"]]
-    items = {repo: board.items(repo) for repo in board.repos}
-    # Those that the weaker pass first: of those that nobody passes there can be very many.
-    doubts = [(i.correlation or 1, repo, i) for repo in items for i in items[repo] if i.note and i.share < 1]
-    doubtful = [[f"{repo}: {i.test.test_id}", *i.words()] for _, repo, i in sorted(doubts)[:DOUBTS]]
-    more = len(doubts) - DOUBTS
-    doubtful += [[f"{more} more: see --items", *["-"] * (len(ITEM) - 1)]] * (more > 0)
-    sections = (_section(board, at, items[repo]) for at, repo in enumerate(board.repos))
-    days = sorted({report.started[:10] for report in board.reports})
+    near = {"first": "0", "near": "0", "words": ""}
+    if board.critical is not None:
+        first = board.complete[0].score or 0
+        near = {"first": f"{first:.2%}", "near": f"{max(first - board.critical, 0):.2%}"}
+        near["words"] = f"critical difference {points(board.critical)[1:]}"
+    bar = [_bar(row, board.standing(row), fill["bar"]) for row in board.rows]
+    table = _table(bars, lambda y, x, words: f"<td>{escape(words)}" if x else bar[y])
+    pieces: list[str] = []
+    for at, repo in enumerate(board.repos):
+        inner, tests = _section(board, at)
+        before, after = fill["section"](id=f"p{at}", name=escape(repo), articles="\0", tests=tests).split(
+            "\0"
+        )
+        pieces += [before, *inner, after]
+    spare = ROOM - sum(len(piece.encode()) for piece in pieces)
+    for at in sorted(range(len(pieces)), key=lambda at: -len(pieces[at])):  # the longest go first
+        if spare < 0 and pieces[at].startswith(("<dd>", "<pre>")):
+            spare += len(pieces[at].encode()) - len(DROPPED)
+            pieces[at] = DROPPED
+    dropped = pieces.count(DROPPED)
+    lost = [f"no room on this page for the longest {dropped} messages and outputs"] * bool(dropped)
     return fill["page"](
-        counts=f"Models: {len(board.rows)}. Repositories: {width}. Reports: {len(board.reports)}",
-        days=escape(" to ".join(days[:: max(len(days) - 1, 1)])),
-        verdict=escape(verdict(board)),
-        cautions="".join(f'<p class="caution">{escape(line)}.</p>' for line in _notes(board)),
-        board=_table(bars, lambda y, x, words: f"<td>{escape(words)}" if x else bar[y]),
+        near,
+        name=max(len(row.model) for row in board.rows) + 1,
+        opening="<br>".join(map(escape, opening(board.reports, board.reference))),
+        verdict="".join(f"<p>{escape(line)}" for line in verdict(board)),
+        notes="".join(f'<p class="caution">{escape(line)}' for line in board.notes + lost),
+        board=table.replace("<button></button>", fill["ruler"](near), 1),
         heat=_table(heat[:-1], lambda y, x, words: _heat(words, f"p{x}m{y}" * (words != "-"))),
         means="".join(_heat(words, f"p{at}") for at, words in enumerate(heat[-1][1:])),
         categories=_table(found.get("categories", []), lambda _y, _x, words: _heat(words)),
-        differences=_table(found.get("differences", [])),
-        doubts=_table([ITEM, *doubtful]),
-        sections="".join(fill["section"](section, id=f"p{at}") for at, section in enumerate(sections)),
+        sections="".join(pieces),
     )
 
 
@@ -692,62 +880,59 @@ def _heat(words: str, link: str = "") -> str:
     return f"<td{kind}>{inner}"
 
 
-def _bar(row: Row, gap: Difference | None, fill: Callable[..., str]) -> str:
+def _bar(row: Row, standing: str, fill: Callable[..., str]) -> str:
     """Return a score as a bar, its interval as a whisker, and the bounds of an incomplete row."""
-    is_behind = gap and gap.mean < 0 and gap.judgment == "is clear"
-    kinds = {"behind": is_behind, "point": not row.interval, "whole": not row.missing}
-    kind = " ".join(kind for kind, is_so in kinds.items() if is_so)
-    label = escape(f"{row.model}: {percent(row.score)}, 95% interval {span(row.interval)}")
-    (low, high), (least, most) = row.interval or (0, 0), row.bounds
-    ends = {"score": row.score or 0, "low": low, "high": high, "least": least, "most": most}
-    return fill({name: f"{end:.2%}" for name, end in ends.items()}, kind=kind, label=label)
+    kind = " behind" * (standing == BEHIND) + " point" * (not row.interval) + " whole" * (not row.missing)
+    ends = (row.score or 0, *(row.interval or (0, 0)), *row.bounds)
+    names = ("score", "low", "high", "least", "most")
+    return fill({name: f"{end:.2%}" for name, end in zip(names, ends)}, kind=kind.strip())
 
 
-def _section(board: Board, at: int, items: Sequence[Item]) -> dict[str, str]:
-    """Return the reports on a repository, model by model, and the matrix of its tests by models."""
-    articles, statuses = [], {}
+def _section(board: Board, at: int) -> tuple[list[str], str]:
+    """Return the reports on a repository as pieces of HTML, and the matrix of its tests by models."""
+    pieces: list[str] = []
     tests: dict[str, Test] = {}
+    marks: dict[tuple[str, int], str] = collections.defaultdict(str)  # of the samples, by test and row
     for y, row in enumerate(board.rows):
         cell = board.cells[row.model, board.repos[at]]
-        statuses[row.model] = [{test.test_id: test.status for test in report.tests} for report in cell]
-        tests.update((test.test_id, test) for report in cell for test in report.tests)
-        words = f"<h3>{escape(f'{row.model}: {cell_words(cell)}')}</h3>"
-        details = "".join(_details(report, len(board.reports)) for report in cell)
-        articles += [f'<article id="p{at}m{y}">{words}{details}</article>'] if cell else []
+        words = escape(f"{row.model}: {cell_words(cell)}")
+        pieces += [f'<article id="p{at}m{y}"><h3>{words}</h3>'] * bool(cell)
+        for report in cell:
+            pieces += _details(report)
+            for test in report.tests:
+                marks[tests.setdefault(test.test_id, test).test_id, y] += MARKS[test.status]
+        pieces += ["</article>"] * bool(cell)
+    items = {item.test.test_id: item for item in board.items(board.repos[at])}
+    ends = len(ITEM), len(ITEM) + len(board.rows)
 
     def mark(_: int, x: int, words: str) -> str:
-        is_mark = len(ITEM) - 2 < x < len(lines[0]) - 2
-        failed = is_mark and MARKS["passed"] not in words and words.strip(MARKS["not_run"])
+        failed = (
+            ends[0] - 2 < x < ends[1] - 1 and MARKS["passed"] not in words and words.strip(MARKS["not_run"])
+        )
         return f"<td{' class=f' * bool(failed)}>{escape(words)}"
 
-    about = {item.test.test_id: item.words()[1:] for item in items}
-    alike = {item.test.test_id for item in items if item.note == "passed by all"}
+    lines = [["test", "points", *ITEM[2:], *(row.model for row in board.rows), "asks for"]]
     most = max(5, TESTS // len(board.repos))  # those that tell models apart first
-    kept = set(sorted(tests, key=lambda name: name in alike)[:most])
-    lines = [["test", "points", *ITEM[2:], *statuses, "asks for"]]
-    for name, test in tests.items():
-        if name not in kept:
-            continue
-        marks = ("".join(MARKS[run[name]] for run in runs if name in run) for runs in statuses.values())
-        lines.append([name[:100], f"{test.max_score:g}", *about.get(name, "---"), *marks, test.asks])
+    shown = sorted(tests, key=lambda name: name in items and items[name].note == "passed by all")[:most]
+    for name in sorted(shown, key=[*tests].index):
+        about = items[name].words()[1:] if name in items else ["-", "-"]
+        row_marks = [marks[name, y] for y in range(len(board.rows))]
+        lines.append([name, f"{tests[name].max_score:g}", *about, *row_marks, tests[name].asks])
     if len(tests) > most:
         lines.append([f"{len(tests) - most} more: see --items", *[""] * (len(lines[0]) - 1)])
-    return {"name": escape(board.repos[at]), "articles": "".join(articles), "tests": _table(lines, mark)}
+    return pieces, _table(lines, mark)
 
 
-def _details(report: Report, reports: int) -> str:
-    """Return why tests failed, or the build; where a page has many reports, of the first failures only."""
-    words = f"{report.sample}: " * bool(report.sample) + cell_words([report._replace(sample="")])
-    lines = [f"<p><b>{escape(words)}</b> {escape(report.message)}</p>"]
-    lines += [f"<pre>{escape(report.log)}</pre>"] if report.log else []
+def _details(report: Report) -> Iterator[str]:
+    """Yield why tests failed, or the build, in pieces; <dd> and <pre> are what a page can do without."""
+    words = f"{report.sample}: {cell_words([report._replace(sample='')])}" * bool(report.sample)
+    yield f"<p><b>{escape(words)}</b> {escape(report.message)}</p>"
+    yield f"<pre>{escape(report.log)}</pre>" if report.log else ""
     failed = [test for test in report.tests if test.status not in ("passed", "not_run")]
-    failed.sort(key=lambda test: test.status == "skipped")
-    shown = max(1, min(200, DETAILS // reports))
-    for at, test in enumerate(failed[:shown]):
-        more = f"<pre>{escape(test.output)}</pre>" if test.output and at < OUTPUTS // reports else ""
-        lines.append(f"<dt><b>{escape(test.test_id[:100])}</b> {test.status}<dd>{escape(test.message)}{more}")
-    lines += [f"<p>{len(failed) - shown} more in {escape(report.file[-200:])}</p>"] if failed[shown:] else []
-    return "".join(lines)
+    for test in sorted(failed, key=lambda test: test.status == "skipped"):
+        yield f"<dt><b>{escape(test.test_id)}</b> {test.status}"
+        yield f"<dd>{escape(test.message)}" if test.message else ""
+        yield f"<pre>{escape(test.output)}</pre>" if test.output else ""
 
 
 # -------- Command line ------------------------------------------------------------------------
@@ -757,11 +942,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Read reports, print and write the board; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("reports", nargs="+", metavar="REPORTS", help="reports, or folders to search for them")
+    add(
+        "reports",
+        nargs="+",
+        metavar="REPORTS",
+        help="reports, folders of them, or NAME=FOLDER for NAME/MODEL",
+    )
     add("--samples", action="store_true", help="the last folder of a report is a sample of its model")
+    add("--reference", metavar="MODEL", help="known solutions: what they do not pass is held against nobody")
     add("--html", metavar="FILE", help="write a page with bars, heat map, and the tests behind them")
     add("--csv", metavar="FILE", help="write a line for each model")
     add("--reports-csv", metavar="FILE", help="write a line for each report")
+    add("--tests-csv", metavar="FILE", help="write a line for each test of each report")
     add("--markdown", metavar="FILE", help="write the tables as Markdown")
     add("--compare", nargs=2, metavar="MODEL", help="print the paired difference, and what only one passes")
     add("--items", action="store_true", help="print the tests of each repository, and which to look at")
@@ -771,15 +963,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names and messages come in any script
     reports, left_out = read_reports(arguments.reports, samples=arguments.samples)
-    board = Board(reports, left_out) if reports else None
-    notes = board.notes if board else [*(f"left out: {line}" for line in left_out), "no report is left"]
+    models = sorted({report.model for report in reports})
+    if reports and arguments.reference and arguments.reference not in models:
+        parser.error(f"no model {arguments.reference!r}; there are: {', '.join(models)}")
+    board = Board(reports, left_out, arguments.reference or "")
+    notes = board.notes if board.reports else [*board.notes, "no report is left"]
     print("".join(note + "\n" for note in notes), end="", file=sys.stderr)
-    if not board:
+    if not board.reports:
         return 1
-    models = [row.model for row in board.rows]
-    unknown = [model for model in arguments.compare or () if model not in models]
-    if unknown:
-        parser.error(f"no model {unknown[0]!r}; there are: {', '.join(models)}")
+    models, named = [row.model for row in board.rows], arguments.compare or ()
+    for model in named:
+        if model not in models:
+            parser.error(f"no model {model!r}; there are: {', '.join(models)}")
+    if named and named[0] == named[1]:
+        parser.error(f"{named[0]!r} against itself: nothing to compare")
     try:
         _write(board, arguments)
     except OSError as error:
@@ -789,8 +986,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _write(board: Board, arguments: argparse.Namespace) -> None:
-    writers = {"html": page, "csv": csv_of_models, "reports_csv": csv_of_reports, "markdown": markdown}
-    for name, make in writers.items():
+    writers = {"html": page, "csv": csv_of_models, "reports_csv": csv_of_reports, "tests_csv": csv_of_tests}
+    for name, make in {**writers, "markdown": markdown}.items():
         if getattr(arguments, name):
             made = make(board)  # before a file that is there is emptied
             with open(getattr(arguments, name), "w", encoding="utf-8", newline="") as file:
