@@ -2,8 +2,7 @@
 """Compare models by the reports on their Dockerfiles: which is better, by how much, and how sure is that.
 
     python3 reports/leaderboard.py reports/ [--samples] [--reference MODEL] [--html FILE] [--csv FILE] …
-    python3 reports/leaderboard.py reports/ --compare MODEL MODEL
-    python3 reports/leaderboard.py reports/ --items
+    python3 reports/leaderboard.py reports/ [--compare MODEL MODEL] [--items]
 
 The folder of a report names its model. A build that failed scores 0; an engine fault, a registry out of
 reach, a usage error and an interrupt are no scores. Reports that cannot be read, of another version or given
@@ -17,19 +16,21 @@ from __future__ import annotations
 import argparse
 import collections
 import csv
-import functools
 import io
 import json
 import math
 import os
-import random
 import re
 import shutil
 import statistics
 import string
 import sys
 from html import escape
-from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import chance  # beside this file
+from chance import Interval, mean
 
 VERSION = "1."  # of the evaluator whose reports are read here
 SCORED, BUILD_FAILED, ENGINE_FAULT, OTHER_RUBRIC = "scored", "build failed", "engine fault", "another rubric"
@@ -37,21 +38,16 @@ OUTCOMES = {"build": BUILD_FAILED, "build_timeout": BUILD_FAILED, "engine": ENGI
 OUTCOMES.update({"registry": "registry out of reach", "usage": "usage error", "interrupted": "interrupted"})
 MARKS = {"passed": "✓", "failed": "✗", "timeout": "t", "skipped": "s", "unresolvable": "u", "error": "e"}
 MARKS["not_run"] = "·"  # a test's status on the page
-EQUAL, BEHIND = "may be equal", "clearly behind"  # how a model stands to the first
-DRAWS, SEED = 2000, 95  # of the critical difference, so that the same reports always print the same numbers
-FEWEST, FEWEST_RANKED = 5, 6  # repositories for an interval, and for a critical difference
-NOTHING, CHANCE = 1e-9, 0.01  # a difference that is none, but for the last bits; that a test was passed so
+FIRST, EQUAL, BEHIND = "first", "may be equal", "clearly behind"  # how a model stands to the first
+RARE = 0.01  # the chance of what is named among the tests
 MAX_BYTES = 20_000_000  # of a report; the evaluator keeps them under a million
 NAME, MESSAGE, OUTPUT, PARAMS = 1000, 300, 1000, 120  # characters; a longer name is refused, the rest is cut
 TESTS, NOTES = 4000, 10  # on one page: tests in tables; reports left out that are named
-ROOM, DROPPED = (
-    1_700_000,
-    "<dd class=d>",
-)  # bytes for what failed on one page, and in place of what has no room
+ROOM, DROPPED = 1_700_000, "<dd class=d>"  # bytes of details on one page, and what stands for one dropped
+SAMPLE = re.compile(r"(?:(.*)/)?(?:sample|run|seed|try|trial|attempt|repeat)?[-_ ]?\d+")  # a folder's name
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
-ITEM = ["", "models", "passed", "note"]
-Interval = Tuple[float, float]
-Table = List[List[str]]
+CONDITIONS = ["evaluator_version", "docker_server", "platform", "builder", "build_options", "run_options"]
+CONDITIONS += ["options_sha256", "engine_cpus", "engine_memory", "rubric_sha256"]  # what moves scores
 
 
 class Test(NamedTuple):
@@ -76,7 +72,7 @@ class Report(NamedTuple):
     file: str
     place: str  # the file as others may see it: from the folder that was given
     started: str
-    conditions: Mapping[str, str]  # what moves scores, by its name; what the report does not say is not there
+    conditions: Mapping[str, str]  # what moves scores, by its field in the report
     outcome: str
     build_seconds: float | None
     image_size: float | None  # bytes
@@ -90,95 +86,6 @@ class Report(NamedTuple):
     is_solved: bool = False  # all of them
 
 
-# -------- Statistics: plain functions of numbers ----------------------------------------------
-
-
-def mean(values: Iterable[float | None], of: Callable[[list[float]], float] | None = None) -> float | None:
-    """Return the arithmetic mean, or another middle, of what is not None; None where nothing is left."""
-    found = [value for value in values if value is not None]
-    return (of(found) if of else math.fsum(found) / len(found)) if found else None
-
-
-@functools.lru_cache(maxsize=None)
-def t_quantile(df: int) -> float:
-    """Return the t that 95 % of Student's distribution with `df` degrees of freedom lie within, on both sides.
-
-    By bisection of the angle in its finite series (Abramowitz and Stegun, 26.7.3 and 26.7.4).
-    """
-    low, high, odd = 0.0, math.pi / 2, df % 2
-    for _ in range(60):
-        angle = (low + high) / 2
-        term, total = math.sin(angle) * math.cos(angle) ** odd, 0.0
-        for at in range(2 + odd, df + 1, 2):
-            total += term
-            term *= math.cos(angle) ** 2 * (at - 1) / at
-        share = (angle + total) * 2 / math.pi if odd else total
-        low, high = (angle, high) if share < 0.95 else (low, angle)  # noqa: PLR2004, of the 95 %
-    return math.tan(high) * math.sqrt(df)
-
-
-def interval(values: Iterable[float], least: float = 0) -> Interval | None:
-    """Return Student's 95 % interval of a mean, cut at `least` and 1; None under five values or if all are equal."""
-    found = list(values)
-    if len(found) < FEWEST or max(found) - min(found) < NOTHING:
-        return None
-    middle = math.fsum(found) / len(found)
-    half = t_quantile(len(found) - 1) * statistics.stdev(found) / math.sqrt(len(found))
-    return max(middle - half, least), min(middle + half, 1)
-
-
-def critical_difference(rows: Sequence[Sequence[float]]) -> float:
-    """Return how far apart the best and the worst of equal models are by chance, on 19 of 20 boards.
-
-    `rows` holds scores by model and repository. In each repository the models' residuals are exchanged at
-    random, which makes boards of equal models; of the ranges of their means it is the 95th percentile.
-    """
-    models, repos = len(rows), len(rows[0])
-    fit = math.sqrt(models * repos / ((models - 1) * (repos - 1)))  # for what the means took of the residuals
-    residuals = [[(score - math.fsum(row) / repos) * fit for score in row] for row in rows]
-    columns = sorted(sorted(column) for column in zip(*residuals))  # whatever the order of names
-    draw = random.Random(SEED).random  # noqa: S311, no secret
-    ranges = []
-    for _ in range(DRAWS):
-        sums = [*map(sum, zip(*(sorted(column, key=lambda _residual: draw()) for column in columns)))]
-        ranges.append((max(sums) - min(sums)) / repos)
-    return sorted(ranges)[DRAWS * 95 // 100]
-
-
-def differences(first: Mapping[str, float], second: Mapping[str, float]) -> list[float]:
-    """Return the differences first - second of scores in the repositories that both have."""
-    return [score - second[repo] for repo, score in first.items() if repo in second]
-
-
-def pass_all(samples: int, solved: int, k: int) -> float:
-    """Return the chance that all of k samples are solved: C(solved, k) / C(samples, k)."""
-    if not 1 <= k <= samples:
-        raise ValueError(f"k is {k}; expected 1 to {samples}, the number of samples")
-    return functools.reduce(lambda chance, at: chance * max(solved - at, 0) / (samples - at), range(k), 1.0)
-
-
-def pass_at_k(samples: int, solved: int, k: int) -> float:
-    """Return the chance that one of k samples is solved: 1 - C(samples - solved, k) / C(samples, k)."""
-    return 1 - pass_all(samples, samples - solved, k)
-
-
-def chance_as_low(passes: Sequence[bool], values: Sequence[float]) -> float:
-    """Return how probable it is that those who pass rank as low by their values, were it chance who passes.
-
-    This is the exact rank-sum test on one side. A whole number counts the choices of so many ranks by their
-    sum: it is a polynomial, of which each coefficient has `width` bits, so that none overflows.
-    """
-    values = [round(value, 9) for value in values]
-    ranks = [sum((value > other) + (value >= other) for other in values) for value in values]
-    width, counts = len(ranks) + 1, [1] + [0] * sum(passes)  # by how many are chosen
-    for rank in ranks:
-        for chosen in range(sum(passes), 0, -1):
-            counts[chosen] += counts[chosen - 1] << rank * width
-    ours = sum(rank for rank, passed in zip(ranks, passes) if passed)
-    as_low = counts[-1] & ((1 << (ours + 1) * width) - 1)
-    return as_low % ((1 << width) - 1) / (counts[-1] % ((1 << width) - 1))  # each the sum of coefficients
-
-
 # -------- Reading: reports are other people's files -------------------------------------------
 
 
@@ -189,13 +96,11 @@ def read_reports(paths: Iterable[str], *, samples: bool = False) -> tuple[list[R
     left_out: list[str] = []
     for path, place, model, sample in _files(paths, left_out, samples=samples):
         real, owner = os.path.realpath(path), f"{model}/{sample}".rstrip("/")
-        first = owners.get(real)
-        if first == owner:  # a folder given twice
+        if owners.get(real) == owner:  # a folder given twice
             continue
         try:
-            if first:
-                raise ValueError(f"the same file as one of {first}")
-            owners[real] = owner
+            if owners.setdefault(real, owner) != owner:
+                raise ValueError(f"the same file as one of {owners[real]}")
             report = _read(path, place, model, sample)
             other = reports.setdefault((report.model, report.repo, report.sample), report)
             if other is not report:
@@ -208,7 +113,7 @@ def read_reports(paths: Iterable[str], *, samples: bool = False) -> tuple[list[R
 def _files(
     paths: Iterable[str], left_out: list[str], *, samples: bool
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each file, its place in the folder given (no path of a machine is published), model and sample."""
+    """Yield each file, its place from the folder given (no machine's path is published), model and sample."""
     for given in paths:
         name, is_named, path = given.partition("=")
         name, path = (f"{name}/", path) if is_named and not os.path.exists(given) else ("", given)
@@ -261,7 +166,7 @@ def _read(path: str, place: str, model: str, sample: str) -> Report:
         raise ValueError("a test is there twice")
     whose = (_line(model), _line(sample), _line(report["repo"], NAME, cut=False), path, _line(place))
     how = (_line(environment["started_at"], PARAMS), _conditions(environment), outcome)
-    measured = (_known(build, "execution_time"), _known(environment, "image_size"))
+    measured = (_amount(build.get("execution_time")), _amount(environment.get("image_size")))
     why = (_line(error["message"], MESSAGE) if error else "", _tail(build["log"]) * (outcome == BUILD_FAILED))
     made = _scored(Report(*whose, *how, *measured, *why, tests))
     by_tests = {"max_score": made.max_points, "total_score": made.points, "passed_tests": made.passed}
@@ -269,37 +174,35 @@ def _read(path: str, place: str, model: str, sample: str) -> Report:
         said = _number(report["summary"], key)
         if not math.isclose(said, found, rel_tol=1e-6):
             raise ValueError(f"{key} is {said:g}, but {found:g} by its tests")
-    if not made.max_points or (made.points and outcome == BUILD_FAILED):
-        raise ValueError(
-            "points without a build" if made.points else "a rubric without points gives no score"
-        )
+    if made.points and outcome == BUILD_FAILED:
+        raise ValueError("points without a build")
+    if not made.max_points:
+        raise ValueError("a rubric without points gives no score")
     return made
 
 
 def _scored(report: Report) -> Report:
     """Return a report with the numbers that its outcome and its tests make."""
-    points, most = (
-        math.fsum(getattr(test, name) for test in report.tests) for name in ("score", "max_score")
-    )
+    points = math.fsum(test.score for test in report.tests)
+    most = math.fsum(test.max_score for test in report.tests)
     score = points / most if most and report.outcome in (SCORED, BUILD_FAILED) else None
+    outcome = OTHER_RUBRIC if report.outcome in (SCORED, BUILD_FAILED) and not most else report.outcome
     passed = sum(test.status == "passed" for test in report.tests)
     is_solved = report.outcome == SCORED and passed == len(report.tests)
-    return report._replace(score=score, points=points, max_points=most, passed=passed, is_solved=is_solved)
+    made = report._replace(outcome=outcome, score=score, points=points, max_points=most)
+    return made._replace(passed=passed, is_solved=is_solved)
 
 
 def _conditions(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Return what moves scores; what an older report does not say is not there."""
-    names = {"evaluator_version": "evaluator", "docker_server": "engine", "engine_cpus": "processors"}
-    names.update(engine_memory="memory", options_sha256="hidden option values", rubric_sha256="rubric")
-    names.update(
-        {name: name.replace("_", " ") for name in ("platform", "builder", "build_options", "run_options")}
-    )
-    found = {title: environment.get(name) for name, title in names.items()}
-    found["memory"] = f"{(_known(environment, 'engine_memory') or 0) / 2**30:.0f} GiB".replace("0 GiB", "")
-    lists = {
-        name: " ".join(map(str, value)) or "none" for name, value in found.items() if isinstance(value, list)
-    }
-    return {name: _line(str(value), PARAMS) for name, value in {**found, **lists}.items() if value}
+    found = {}
+    for name in CONDITIONS:
+        value = environment.get(name)
+        if isinstance(value, list):
+            value = " ".join(map(str, value)) or "none"
+        elif name == "engine_memory":
+            value = f"{(_amount(value) or 0) / 2**30:.0f} GiB" if value else None
+        found.update({name: _line(str(value)[:PARAMS])} if value else {})  # an older report does not say all
+    return found
 
 
 def _test(test: Mapping[str, Any]) -> Test:
@@ -315,11 +218,8 @@ def _test(test: Mapping[str, Any]) -> Test:
     return Test(test_id, asks, category, status, score, max_score, message, output)
 
 
-def _known(values: Mapping[str, Any], key: str) -> float | None:
-    try:
-        return _number(values, key)
-    except (KeyError, ValueError):
-        return None
+def _amount(value: Any) -> float | None:
+    return value if isinstance(value, (int, float)) and 0 < value < math.inf else None  # else unknown
 
 
 def _number(values: Mapping[str, Any], key: str, most: float = 1e100) -> float:
@@ -336,8 +236,7 @@ def _line(value: Any, most: int = sys.maxsize, *, cut: bool = True) -> str:
     if len(value) > most and not cut:  # of two names one could be made
         raise ValueError(f"a name of {len(value)} characters; expected at most {most}")
     line = value if len(value) <= most else value[: most - 1] + "…"
-    unseen = {} if line.isprintable() else {ord(c): "\ufffd" for c in set(line) if not c.isprintable()}
-    return line.translate(unseen) if unseen else line
+    return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
 def _tail(value: str) -> str:
@@ -348,48 +247,49 @@ def _tail(value: str) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON at line {error.lineno}, column {error.colno}; half written?"
-    if isinstance(error, KeyError):
-        return f"no report of this evaluator: {str(error)[:60]} is missing or unknown"
-    if isinstance(error, (TypeError, AttributeError, RecursionError)):
-        return "no report of this evaluator"
+    if isinstance(error, (KeyError, TypeError, AttributeError, RecursionError)):
+        missing = f": {str(error)[:60]} is missing or unknown" * isinstance(error, KeyError)
+        return f"no report of this evaluator{missing}"
     return getattr(error, "strerror", None) or str(error)
 
 
 # -------- The board ---------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
-    """One model over all repositories of the board."""
+class Row:
+    """One model over all repositories of a board."""
 
-    model: str
-    score: float | None  # the mean over repositories
-    interval: Interval | None
-    bounds: Interval  # of the score, with what is missing as 0, and as 1
-    solved: int  # repositories in which a sample passes all tests
-    pass_at_k: float | None
-    pass_all: float | None
-    built: int
-    evaluated: int  # reports that have a score, 0 for a failed build included
-    reports: int  # that there should be: each sample of this model in each repository of the board
-    missing: Mapping[str, int]  # reports without a score, by the reason
-    build_seconds: float | None  # medians over what was built
-    image_size: float | None
-    categories: Mapping[str, float | None]  # the share of their points
-    scores: Mapping[str, float]  # by repository, of those that have one: the mean over samples
+    def __init__(self, model: str, samples: int, cells: Mapping[str, Sequence[Report]]) -> None:
+        """Sum up a model of so many samples; `cells` holds its reports by repository."""
+        self.model = model
+        found = [report for cell in cells.values() for report in cell]
+        built = [report for report in found if report.outcome == SCORED]
+        by_repo = {repo: _scores(cell) for repo, cell in cells.items() if _scores(cell)}
+        self.scores = {repo: math.fsum(scores) / len(scores) for repo, scores in by_repo.items()}
+        self.score, self.interval = mean(self.scores.values()), chance.interval(self.scores.values())
+        # Reports: there should be, with a score (0 for a failed build included), without by the reason.
+        self.reports, self.evaluated, self.built = samples * len(cells), len(_scores(found)), len(built)
+        outcomes = collections.Counter(report.outcome for report in found)
+        outcomes["no report"] = self.reports - len(found)
+        kinds = sorted({*outcomes} - {SCORED, BUILD_FAILED})
+        self.missing = {kind: outcomes[kind] for kind in kinds if outcomes[kind]}
+        # Of the score, with what is missing as 0 and as 1.
+        low = math.fsum(_scores(found)) / self.reports
+        self.bounds = (low, low + 1 - self.evaluated / self.reports)
+        # By repository: how many samples have a score, and how many of them pass all tests.
+        self.tries = [(len(by_repo[repo]), sum(r.is_solved for r in cells[repo])) for repo in by_repo]
+        self.solved = sum(solved > 0 for _, solved in self.tries)
+        self.build_seconds = mean((report.build_seconds for report in built), statistics.median)
+        self.image_size = mean((report.image_size for report in built), statistics.median)
 
+    def tried(self, of: Callable[[int, int, int], float], k: int) -> float | None:
+        """Return the mean of pass@k or pass^k over repositories; None where one has fewer scores."""
+        few = any(count < k for count, _ in self.tries)  # a mean of those that were luckier with the engine
+        return None if few else mean(of(count, solved, k) for count, solved in self.tries)
 
-class Item(NamedTuple):
-    """How the models did in one test of a repository."""
-
-    test: Test
-    models: int  # whose image was built and tested
-    share: float  # of these that pass
-    note: str
-    chance: float = 1  # that those who pass are as weak in the other tests
-
-    def words(self) -> list[str]:
-        """Return the columns of a table, to the titles ITEM after the first."""
-        return [str(self.models), percent(self.share, 0), self.note]
+    def lack(self) -> str:
+        """Return which reports have no score, and why."""
+        return ", ".join(f"{count} {why}" for why, count in self.missing.items())
 
 
 def scores_by_model(reports: Iterable[Report]) -> dict[str, float | None]:
@@ -412,11 +312,11 @@ def unequal_conditions(reports: Iterable[Report]) -> str:
     found: dict[str, dict[str, list[str]]] = {}  # by condition and value: the model of each report
     for report in reports:
         for name, value in report.conditions.items() if report.score is not None else ():
-            condition = f"rubric of {report.repo}" if name == "rubric" else name
-            major = value.split(".")[0] if name == "engine" else value
-            found.setdefault(condition, {}).setdefault(major[:60], []).append(report.model)
+            key = f"rubric of {report.repo}" if name == "rubric_sha256" else name.replace("_", " ")
+            major = value.split(".")[0] if name == "docker_server" else value
+            found.setdefault(key, {}).setdefault(major[:60], []).append(report.model)
     if any(len(found.get(name, ())) > 1 for name in ("build options", "run options")):
-        found.pop("hidden option values", None)  # which then differ as well
+        found.pop("options sha256", None)  # which then differs as well
     told = []
     for condition, by_value in found.items():
         (usual, _), *others = sorted(by_value.items(), key=lambda item: -len(item[1]))
@@ -425,34 +325,24 @@ def unequal_conditions(reports: Iterable[Report]) -> str:
     return listed(told, 8, "; ")
 
 
-def hold_against_nobody(reports: Iterable[Report], reference: str) -> tuple[list[Report], list[str]]:
-    """Leave out the row of known solutions, and in each repository the tests that these do not pass.
-
-    Return the other reports, scored by the tests that are left, and notes of what is not.
-    """
-    passed: dict[
-        str, dict[str, float]
-    ] = {}  # points by test, of repositories on which the reference has a score
-    for report in reports:
-        if report.model == reference and report.score is not None:
-            solved = {test.test_id: test.max_score for test in report.tests if test.status == "passed"}
-            passed.setdefault(report.repo, {}).update(solved)
+def hold_against_nobody(reports: Sequence[Report], reference: str) -> tuple[list[Report], list[str]]:
+    """Leave out the row of known solutions, and of others the tests that these do not pass; note which."""
     kept: list[Report] = []
-    unsolved: dict[str, dict[str, str]] = {}  # by repository, in their order
-    for report in reports:
-        if report.model != reference:
-            solved = passed.get(report.repo, {test.test_id: 1.0 for test in report.tests})
-            lost = {test.test_id: report.repo for test in report.tests if test.test_id not in solved}
-            unsolved.setdefault(report.repo, {}).update(lost)
-            made = _scored(report._replace(tests=[test for test in report.tests if test.test_id in solved]))
-            is_other = report.score is not None and not made.max_points
-            kept += [made._replace(outcome=OTHER_RUBRIC) if is_other else made] * any(solved.values())
-    gone = [repo for repo in unsolved if repo in passed and not any(passed[repo].values())]
-    held = [f"{repo} ({', '.join(lost)})" for repo, lost in unsolved.items() if lost and repo not in gone]
-    notes = {f"held against nobody, since {reference} does not pass it": held}
-    notes[f"not on the board, since {reference} passes none of its tests"] = gone
-    notes[f"counted in full, since {reference} has no score there"] = [r for r in unsolved if r not in passed]
-    return kept, [f"{why}: {', '.join(sorted(what))}" for why, what in notes.items() if what]
+    told: dict[str, list[str]] = collections.defaultdict(list)
+    for repo in sorted({report.repo for report in reports if report.model != reference}):
+        solutions = [r for r in reports if (r.model, r.repo) == (reference, repo) and r.score is not None]
+        others = [report for report in reports if report.repo == repo and report.model != reference]
+        passed = {t.test_id: t.max_score for r in solutions for t in r.tests if t.status == "passed"}
+        lost = dict.fromkeys(t.test_id for r in others for t in r.tests if t.test_id not in passed)
+        if not solutions:
+            told["counted in full: it has no score on"].append(repo)
+            kept += others
+        elif any(passed.values()):
+            told["held against nobody: it does not pass"] += [f"{repo} ({', '.join(lost)})"] * bool(lost)
+            kept += [_scored(r._replace(tests=[t for t in r.tests if t.test_id in passed])) for r in others]
+        else:
+            told["not on the board: it passes nothing of"].append(repo)
+    return kept, [f"reference {reference}: {why} {', '.join(what)}" for why, what in told.items() if what]
 
 
 class Board:
@@ -465,9 +355,8 @@ class Board:
         self.notes += [f"left out: {len(left_out) - NOTES} more"] * (len(left_out) > NOTES)
         differ = unequal_conditions(self.reports)
         self.notes += [f"warning: conditions differ: {differ}"] * bool(differ)
-        if reference:
-            self.reports, notes = hold_against_nobody(self.reports, reference)
-            self.notes += notes
+        self.reports, held = hold_against_nobody(self.reports, reference) if reference else (self.reports, [])
+        self.notes += held
         # By model and repository: a report for each sample.
         self.cells: dict[tuple[str, str], list[Report]] = collections.defaultdict(list)
         samples: dict[str, set[str]] = collections.defaultdict(set)
@@ -477,79 +366,54 @@ class Board:
         self.repos = sorted({report.repo for report in self.reports})
         self.categories = sorted({t.category for r in self.reports for t in r.tests} - {""})
         self.has_samples = any(report.sample for report in self.reports)
-        name = re.compile(r"(?:(.*)/)?(?:sample|run|seed|try|trial|attempt|repeat)?[-_ ]?\d+")
-        likely = [] if self.has_samples else [*filter(None, map(name.fullmatch, samples))]
+        likely = [] if self.has_samples else [*filter(None, map(SAMPLE.fullmatch, samples))]
         if len({match[1] for match in likely}) < len(likely):
-            names = listed([match[0] for match in likely], 3)
-            self.notes.append(f"warning: these look like samples of one model, see --samples: {names}")
+            self.notes.append(f"warning: samples, but no --samples? {listed([m[0] for m in likely], 3)}")
+        rows = []
+        for model, names in samples.items():
+            rows.append(Row(model, len(names), {repo: self.cells[model, repo] for repo in self.repos}))
         # k of pass@k: the samples that every row has, so that none has more tries than another.
-        most = [max(len(_scores(self.cells[m, repo])) for repo in self.repos) for m in samples]
-        self.k = min([count for count in most if count], default=1)
-        rows = [self._row(model, len(names)) for model, names in samples.items()]
+        self.k = min((max(count for count, _ in row.tries) for row in rows if row.tries), default=1)
         # An incomplete row stands where its lower bound puts it, lest one good report lead the board.
         self.rows = sorted(rows, key=lambda row: (row.score is None, -row.bounds[0], row.model))
         self.complete = [row for row in self.rows if not row.missing]
         self.critical: float | None = None
-        if len(self.complete) > 1 and len(self.repos) >= FEWEST_RANKED:
-            self.critical = critical_difference([[*row.scores.values()] for row in self.complete])
+        if len(self.complete) > 1 and len(self.repos) >= chance.FEWEST_RANKED:
+            self.critical = chance.critical_difference([[*row.scores.values()] for row in self.complete])
 
     def standing(self, row: Row) -> str:
         """Return whether a row is the first, clearly behind it or may be equal; "-" where nothing tells."""
         if self.critical is None or row.missing:
             return "-" if self.critical is None else "incomplete"
+        if row is self.complete[0]:
+            return FIRST
         gap = (self.complete[0].score or 0) - (row.score or 0)
-        return "first" if row is self.complete[0] else BEHIND if gap > self.critical + NOTHING else EQUAL
+        return BEHIND if chance.sign(gap - self.critical) > 0 else EQUAL
 
-    def _row(self, model: str, samples: int) -> Row:
-        cells = {repo: self.cells[model, repo] for repo in self.repos}
-        scored = {repo: _scores(cell) for repo, cell in cells.items() if _scores(cell)}
-        scores = {repo: math.fsum(found) / len(found) for repo, found in scored.items()}
-        solved = {repo: sum(report.is_solved for report in cells[repo]) for repo in scored}
-        # None where a repository has fewer: it would be the mean of those that were luckier with the engine.
-        few = any(len(found) < self.k for found in scored.values())
-        tries = [] if few else [(len(found), solved[repo], self.k) for repo, found in scored.items()]
-        outcomes = collections.Counter(report.outcome for cell in cells.values() for report in cell)
-        reports, evaluated = samples * len(cells), sum(map(len, scored.values()))
-        missing = {why: n for why, n in sorted(outcomes.items()) if why not in (SCORED, BUILD_FAILED)}
-        if reports > sum(outcomes.values()):
-            missing["no report"] = reports - sum(outcomes.values())
-        low = math.fsum(score for found in scored.values() for score in found) / reports
-        middle = (mean(scores.values()), interval(scores.values()), (low, low + 1 - evaluated / reports))
-        chances = (mean(pass_at_k(*counts) for counts in tries), mean(pass_all(*counts) for counts in tries))
-        built = [report for cell in cells.values() for report in cell if report.outcome == SCORED]
-        medians = (
-            mean((r.build_seconds for r in built), of=statistics.median),
-            mean((r.image_size for r in built), of=statistics.median),
-        )
-        shares = {
-            name: mean(mean(_category_share(report, name) for report in cell) for cell in cells.values())
-            for name in self.categories
-        }
-        counts = (len(built), evaluated, reports, missing)
-        full = sum(count > 0 for count in solved.values())
-        return Row(model, *middle, full, *chances, *counts, *medians, shares, scores)
+    def share(self, model: str, category: str) -> float | None:
+        """Return a model's share of a category's points, the mean over repositories."""
+        cells = (self.cells[model, repo] for repo in self.repos)
+        return mean(mean(_category_share(report, category) for report in cell) for cell in cells)
 
-    def items(self, repo: str) -> list[Item]:
-        """Return the tests of a repository, and what they tell of the models whose image was built."""
+    def items(self, repo: str) -> dict[str, list[str]]:
+        """Return by test the share of the models whose image was built that pass, and what that tells."""
         # By test and model: whether a sample passes, and its share of the other points.
         runs: dict[str, dict[str, list[tuple[float, float]]]] = {}
-        tests: dict[str, Test] = {}
         for report in (r for row in self.rows for r in self.cells[row.model, repo] if r.outcome == SCORED):
             for test in report.tests:
-                others = report.max_points - test.max_score
-                rest = (report.points - test.score) / others if others > NOTHING else 0.0
-                by_model = runs.setdefault(tests.setdefault(test.test_id, test).test_id, {})
-                by_model.setdefault(report.model, []).append((test.status == "passed", rest))
-        items = []
+                rest = (report.points - test.score) / (report.max_points - test.max_score or 1)
+                run = runs.setdefault(test.test_id, {}).setdefault(report.model, [])
+                run.append((test.status == "passed", rest))
+        items = {}
         for test_id, by_model in runs.items():
             pairs = [[math.fsum(side) / len(run) for side in zip(*run)] for run in by_model.values()]
             passes, rests = zip(*pairs)
-            share = math.fsum(passes) / len(passes)
-            chance = chance_as_low([passed > 1 / 2 for passed in passes], rests)  # most samples of a row pass
-            note = "passed by the weaker" if chance < CHANCE else ""
-            if len(passes) > 1 and share in (0, 1):
-                note = "passed by all" if share else "passed by none"
-            items.append(Item(tests[test_id], len(passes), share, note, chance))
+            note, share = "", math.fsum(passes) / len(passes)
+            if share in (0, 1):
+                note = ("passed by all" if share else "passed by none") * (len(passes) > 1)
+            elif chance.as_low([passed > 1 / 2 for passed in passes], rests) < RARE:  # most samples of a row
+                note = "passed by the weaker"
+            items[test_id] = [f"{percent(share, 0)} of {len(passes)}", note]
         return items
 
 
@@ -566,9 +430,9 @@ def points(difference: float) -> str:
     return f"{round(difference * 100, 1) + 0.0:+.1f}"
 
 
-def span(found: Interval | None, words: Callable[[float], str] = percent) -> str:
+def span(found: Interval | None) -> str:
     """Return an interval in words."""
-    return f"{words(found[0])} to {words(found[1])}" if found else "-"
+    return f"{percent(found[0])} to {percent(found[1])}" if found else "-"
 
 
 def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
@@ -583,11 +447,10 @@ def cell_words(cell: Sequence[Report]) -> str:
         return ", ".join(sorted(outcomes)) or "-"
     share = percent(mean(scores), 0)
     if cell[0].sample:
-        failed = f", {outcomes[BUILD_FAILED]} {BUILD_FAILED}" if outcomes[BUILD_FAILED] else ""
+        failed = f", {outcomes[BUILD_FAILED]} {BUILD_FAILED}" * bool(outcomes[BUILD_FAILED])
         return f"{share} ({len(scores)}: {percent(min(scores), 0)} to {percent(max(scores), 0)}{failed})"
-    if cell[0].outcome == BUILD_FAILED:
-        return f"{share} {BUILD_FAILED}"
-    return f"{share} {cell[0].points:g}/{cell[0].max_points:g} ({cell[0].passed} of {len(cell[0].tests)})"
+    tests = f"{cell[0].points:g}/{cell[0].max_points:g} ({cell[0].passed} of {len(cell[0].tests)})"
+    return f"{share} {BUILD_FAILED if cell[0].outcome == BUILD_FAILED else tests}"
 
 
 def opening(reports: Sequence[Report], reference: str = "") -> list[str]:
@@ -596,90 +459,79 @@ def opening(reports: Sequence[Report], reference: str = "") -> list[str]:
     sizes += [len({(report.repo, test.test_id) for report in reports for test in report.tests}), len(reports)]
     days = sorted(report.started[:10] for report in reports)
     told = {"days": [f"{days[0]} to {days[-1]}"], "reference": [reference] * bool(reference)}
-    for name in ("evaluator", "engine"):
-        told[name] = sorted({report.conditions[name] for report in reports if name in report.conditions})
+    for name, field in (("evaluator", "evaluator_version"), ("engine", "docker_server")):
+        told[name] = sorted({report.conditions[field] for report in reports if field in report.conditions})
     how = [f"{name}: {listed(values, 4)}" for name, values in told.items() if values]
     return ["models: {}; repositories: {}; tests: {}; reports: {}".format(*sizes), "; ".join(how)]
 
 
-def _reasons(row: Row) -> str:
-    return ", ".join(f"{count} {why}" for why, count in row.missing.items())
-
-
-def row_words(board: Board, row: Row) -> dict[str, str]:
-    """Return the columns of a row by their titles, without the repositories."""
-    words = {"model": row.model, "score": percent(row.score), "95% interval": span(row.interval)}
-    if not row.interval and len(row.scores) >= FEWEST:
-        words["95% interval"] = "no spread"
-    words["standing"] = board.standing(row)
-    words["solved" if board.has_samples else "passed in full"] = f"{row.solved} of {len(row.scores)}"
-    if board.has_samples:
-        words.update({f"pass@{board.k}": percent(row.pass_at_k), f"pass^{board.k}": percent(row.pass_all)})
-    words["built"] = f"{row.built} of {row.evaluated}"
-    words["build time"] = "-" if row.build_seconds is None else f"{row.build_seconds:.1f} s"
-    words["image size"] = "-" if row.image_size is None else f"{row.image_size / 1e6:.1f} MB"
-    lack = f"{sum(row.missing.values())} of {row.reports} ({_reasons(row)}): {span(row.bounds)}"
-    return {**words, "incomplete": lack if row.missing else "-"}
-
-
-def tables(board: Board) -> dict[str, Table]:
-    """Return the board as tables of words: models, categories; columns that say nothing of anybody are left out."""
-    rows = [row_words(board, row) for row in board.rows]
+def tables(board: Board) -> dict[str, list[list[str]]]:
+    """Return the board as tables of words: models, categories; without columns that say nothing."""
+    rows = []
+    for row in board.rows:
+        is_level = not row.interval and len(row.scores) >= chance.FEWEST
+        words = {"model": row.model, "score": percent(row.score)}
+        words["95% interval"] = "no spread" if is_level else span(row.interval)
+        words["standing"] = board.standing(row)
+        words["solved" if board.has_samples else "passed in full"] = f"{row.solved} of {len(row.scores)}"
+        if board.has_samples:
+            words[f"pass@{board.k}"] = percent(row.tried(chance.pass_at_k, board.k))
+            words[f"pass^{board.k}"] = percent(row.tried(chance.pass_all, board.k))
+        words["built"] = f"{row.built} of {row.evaluated}"
+        words["build time"] = f"{row.build_seconds:.1f} s" if row.build_seconds else "-"
+        words["image size"] = f"{row.image_size / 1e6:.1f} MB" if row.image_size else "-"
+        lack = f"{sum(row.missing.values())} of {row.reports} ({row.lack()}): {span(row.bounds)}"
+        rows.append({**words, "incomplete": lack if row.missing else "-"})
     titles = [title for title in rows[0] if title == "score" or any(words[title] != "-" for words in rows)]
-    means = [percent(mean(row.scores.get(repo) for row in board.rows)) for repo in board.repos]
     lines = [[*titles, *board.repos]]
     for row, words in zip(board.rows, rows):
         cells = [cell_words(board.cells[row.model, repo]) for repo in board.repos]
         lines.append([*map(words.__getitem__, titles), *cells])
+    means = [percent(mean(row.scores.get(repo) for row in board.rows)) for repo in board.repos]
     found = {"models": [*lines, ["mean", *[""] * (len(titles) - 1), *means]]}
     if board.categories:
-        lines = [[r.model + " *" * bool(r.missing), *map(percent, r.categories.values())] for r in board.rows]
+        names = board.categories
+        shares = {row.model: [percent(board.share(row.model, name)) for name in names] for row in board.rows}
+        lines = [[row.model + " *" * bool(row.missing), *shares[row.model]] for row in board.rows]
         found["categories"] = [["by category", *board.categories], *lines]
     return found
 
 
 def verdict(board: Board) -> list[str]:
     """Answer in a few lines which model is better, and whether that is more than chance."""
-    lines = [f"{row.model} is first with {percent(row.score)}" for row in board.complete[:1]]
-    lines += [f"{row.model} is next with {percent(row.score)}" for row in board.complete[1:2]]
-    lines = [", ".join(lines)] if lines else ["no model has a score in every repository"]
+    places = zip(board.complete, ("first", "next"))
+    named = [f"{row.model} is {place} with {percent(row.score)}" for row, place in places]
+    lines = [", ".join(named) or "no model has a score in every repository"]
     if board.critical is not None:
-        over = f"{len(board.repos)} repositories, {len(board.complete)} models"
-        near = f"models less than {points(board.critical)[1:]} points apart may be equal"
-        lines.append(f"{near} (critical difference, {over})")
-        for standing, words in ((EQUAL, f"{EQUAL} to"), (BEHIND, BEHIND)):
+        size = f"critical difference, {len(board.repos)} repositories, {len(board.complete)} models"
+        lines.append(f"models less than {points(board.critical)[1:]} points apart may be equal ({size})")
+        for standing in (EQUAL, BEHIND):
             models = [row.model for row in board.rows if board.standing(row) == standing]
-            lines += [f"{words} {board.complete[0].model}: {listed(models, 10)}"] * bool(models)
+            lines += [f"{standing}: {listed(models, 10)}"] * bool(models)
     elif len(board.complete) > 1:
-        lines.append(f"under {FEWEST_RANKED} repositories nothing tells whether that is chance")
-    lacking = [_known_of(row, board.complete[:1]) for row in board.rows if row.missing]
-    return lines + lacking[:5] + [f"{len(lacking) - 5} more are incomplete"] * (len(lacking) > 5)
-
-
-def _known_of(row: Row, first: Sequence[Row]) -> str:
-    words = f"{row.model} is incomplete: its score lies within {span(row.bounds)}, whatever is missing"
-    for other in first:
-        score, gaps = other.score or 0, differences(row.scores, other.scores)
-        low, high = (bound - score for bound in row.bounds)
-        order = "ahead of" if low > NOTHING else "behind" if high < -NOTHING else "ahead of or behind"
-        words += f", {order} {other.model}"
-        if gaps:
-            words += f"; by {points(mean(gaps) or 0)} points in the {len(gaps)} repositories that both have"
-    return words
+        lines.append(f"under {chance.FEWEST_RANKED} repositories nothing tells whether that is chance")
+    lacking = [row for row in board.rows if row.missing]
+    for row in lacking[:5]:
+        words = f"{row.model} is incomplete: its score lies within {span(row.bounds)}, whatever is missing"
+        for first in board.complete[:1]:
+            low, high = (chance.sign(bound - (first.score or 0)) for bound in row.bounds)
+            order = "ahead of" if low > 0 else "behind" if high < 0 else "ahead of or behind"
+            gaps = chance.differences(row.scores, first.scores)
+            both = f", by {points(mean(gaps) or 0)} points in the {len(gaps)} repositories that both have"
+            words += f", {order} {first.model}{both * bool(gaps)}"
+        lines.append(words)
+    return lines + [f"{len(lacking) - 5} more are incomplete"] * (len(lacking) > 5)  # noqa: PLR2004
 
 
 def text(board: Board, width: int = 100) -> str:
     """Return the board for a terminal; repositories that do not fit follow in further tables."""
-    found, count = tables(board), len(board.repos)
-    blocks = [
-        _text_table(table, width, len(table[0]) - count if name == "models" else 1)
-        for name, table in found.items()
-    ]
-    lines = ["\n".join(opening(board.reports, board.reference)), *blocks, "\n".join(verdict(board))]
-    return "\n\n".join(lines) + "\n"
+    count = {"models": len(board.repos)}  # of columns that may follow below
+    made = [_text_table(t, width, len(t[0]) - count.get(n, len(t[0]) - 1)) for n, t in tables(board).items()]
+    first, last = ("\n".join(lines) for lines in (opening(board.reports, board.reference), verdict(board)))
+    return "\n\n".join([first, *made, last]) + "\n"
 
 
-def _text_table(table: Table, width: int, fixed: int) -> str:
+def _text_table(table: list[list[str]], width: int, fixed: int) -> str:
     """Return a table as text; its first columns stay together, others follow below where they must."""
     widths = [max(map(len, column)) for column in zip(*table)]
     blocks = [list(range(min(fixed, len(widths))))]
@@ -695,60 +547,55 @@ def _text_table(table: Table, width: int, fixed: int) -> str:
 
 def markdown(board: Board) -> str:
     """Return the board as Markdown, in which text of anybody's stands as it is."""
-    escaped = functools.partial(re.compile(r"([][\\`*_{}<>#~|!&:@$^]|\.(?!\d))").sub, r"\\\1")
+    evil, plain = re.compile(r"([][\\`*_{}<>#~|!&:@$^]|\.(?!\d))"), r"\\\1"
     told = [*opening(board.reports, board.reference), *verdict(board), *board.notes]
-    blocks = ["".join(f"{escaped(line)}\n\n" for line in told)[:-1]]
+    blocks = ["".join(f"{evil.sub(plain, line)}\n\n" for line in told)[:-1]]
     for head, *body in tables(board).values():
-        lines = [
-            map(escaped, head),
-            ["---", *["---:"] * (len(head) - 1)],
-            *(map(escaped, line) for line in body),
-        ]
-        blocks.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
+        rows = [" | ".join(evil.sub(plain, words) for words in line) for line in (head, *body)]
+        rows.insert(1, " | ".join(["---", *["---:"] * (len(head) - 1)]))
+        blocks.append("".join(f"| {row} |\n" for row in rows))
     return "\n".join(blocks)
 
 
 def csv_of_models(board: Board) -> str:
     """Return a line for each model with all its numbers, shares from 0 to 1."""
-    same = {"critical_difference": board.critical, "k": board.k}
-    rows = [
-        {**_columns(row), "missing": _reasons(row), "standing": board.standing(row)} for row in board.rows
-    ]
-    return _csv([{**same, **row} for row in rows])
+    hidden = ("model", "interval", "bounds", "missing", "scores", "tries")
+    lines = []
+    for row in board.rows:
+        line: dict[str, Any] = {"model": row.model, "standing": board.standing(row)}
+        line.update(zip(("interval_low", "interval_high"), row.interval or (None, None)))
+        line.update(zip(("bound_low", "bound_high"), row.bounds), critical_difference=board.critical)
+        line.update({name: value for name, value in vars(row).items() if name not in hidden})
+        line[f"pass@{board.k}"] = row.tried(chance.pass_at_k, board.k)
+        line[f"pass^{board.k}"] = row.tried(chance.pass_all, board.k)
+        line.update(repositories=len(row.scores), missing=row.lack())
+        line.update({f"category: {name}": board.share(row.model, name) for name in board.categories})
+        lines.append({**line, **{f"repo: {repo}": row.scores.get(repo) for repo in board.repos}})
+    return _csv(lines)
 
 
 def csv_of_reports(board: Board) -> str:
     """Return a line for each report; what is no score has none, so that no mean counts it."""
-    none = {"points": None, "passed": None}
-    return _csv([{**_columns(r), **(none if r.score is None else {})} for r in board.reports])
+    hidden = ("file", "conditions", "log", "tests", "is_solved")
+    lines = []
+    for r in board.reports:
+        line = {name: value for name, value in r._asdict().items() if name not in hidden}
+        lines.append({**line, **dict.fromkeys(["points", "passed"] * (r.score is None)), **r.conditions})
+    return _csv(lines)
 
 
 def csv_of_tests(board: Board) -> str:
     """Return a line for each test of each report, without a score where the report has none."""
-    pairs = ((report, test) for report in board.reports for test in report.tests)
-    names = ("model", "sample", "repo", "outcome")
-    lines = [({name: getattr(r, name) for name in names}, _columns(test), r.score) for r, test in pairs]
-    return _csv(
-        [{**whose, **test, "score": None if none is None else test["score"]} for whose, test, none in lines]
-    )
-
-
-def _columns(record: Any) -> dict[str, Any]:
-    """Return the fields of a record for CSV: a column for each end of an interval and each key of a mapping."""
-    line: dict[str, Any] = {}
-    for name, value in record._asdict().items():
-        if name in ("interval", "bounds"):
-            line.update(zip((f"{name.rstrip('s')}_low", f"{name.rstrip('s')}_high"), value or (None, None)))
-        elif isinstance(value, dict):
-            title = {"scores": "repo", "categories": "category"}.get(name, name)
-            line.update({f"{title}: {key}": inner for key, inner in value.items()})
-        elif name not in ("file", "log", "output", "tests"):
-            line[name] = value
-    return line
+    lines = []
+    for report in board.reports:
+        whose = {name: getattr(report, name) for name in ("model", "sample", "repo", "outcome")}
+        none = {} if report.score is not None else {"score": None}
+        lines += [{**whose, **test._replace(output="")._asdict(), **none} for test in report.tests]
+    return _csv(lines)
 
 
 def _csv(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return CSV in which no spreadsheet finds a formula (OWASP, CSV injection), also where `;` ends a cell."""
+    """Return CSV in which a spreadsheet finds no formula (OWASP, CSV injection), even behind a `;`."""
     evil = re.compile(r"(^|;)(\s*[=+\-@|%\uff1d\uff0b\uff0d\uff20])")  # and their full-width forms
     out, names = io.StringIO(), {name: name for line in lines for name in line}
     for line in (names, *lines):
@@ -759,52 +606,43 @@ def _csv(lines: Sequence[Mapping[str, Any]]) -> str:
 
 def compare(board: Board, first: str, second: str) -> str:
     """Say how much better one model is, then test by test what one passes and the other does not."""
-    ours, theirs = (next(row for row in board.rows if row.model == name) for name in (first, second))
-    gaps = differences(ours.scores, theirs.scores)
-    found, better, worse = (
-        interval(gaps, -1),
-        sum(gap > NOTHING for gap in gaps),
-        sum(gap < -NOTHING for gap in gaps),
-    )
-    sure = (
-        "no interval: the same in every repository"
-        if len(gaps) >= FEWEST
-        else f"no interval under {FEWEST} repositories"
-    )
+    scores = {row.model: row.scores for row in board.rows}
+    gaps = chance.differences(scores.get(first, {}), scores.get(second, {}))
+    better, worse = (sum(chance.sign(gap) == side for gap in gaps) for side in (1, -1))
+    sure, words = "no 95% interval", "no repository in which both have a score"
+    found = chance.interval(gaps, least=-1)
     if found:
-        sure = "is clear" if found[0] > NOTHING or found[1] < -NOTHING else "may be chance"
-        sure = f"95% interval {span(found, points)}; the difference {sure}"
-    words = f"{points(mean(gaps) or 0)} points ({sure}); better in {better} of {len(gaps)} repositories, worse in {worse}"
-    words = words if gaps else "no repository in which both have a score"
+        judgment = "is clear" if chance.sign(found[0]) == chance.sign(found[1]) else "may be chance"
+        sure = f"95% interval {points(found[0])} to {points(found[1])}; the difference {judgment}"
+    if gaps:
+        words = f"{points(mean(gaps) or 0)} points ({sure}); better in {better} of {len(gaps)} repositories, "
+        words += f"worse in {worse}, equal in {len(gaps) - better - worse}"
     both = [report for report in board.reports if report.model in (first, second)]
     lines = [f"{first} against {second}: {words}", *opening(both, board.reference), ""]
     for repo in board.repos:
         cells = {name: board.cells[name, repo] for name in (first, second)}
         lines += [f"{repo}: " + ", ".join(f"{name} {cell_words(cell)}" for name, cell in cells.items())]
-        for report in cells[first] + cells[second]:
-            why = f"  {'/'.join(filter(None, report[:2]))}: {report.message}"
-            lines += [why] if report.outcome != SCORED else []
+        failed = (report for report in cells[first] + cells[second] if report.outcome != SCORED)
+        lines += [f"  {'/'.join(filter(None, report[:2]))}: {report.message}" for report in failed]
         lines += [*_passed_by(cells, first, second), *_passed_by(cells, second, first)]
     return "\n".join(lines) + "\n"
 
 
 def _passed_by(cells: Mapping[str, Sequence[Report]], better: str, worse: str) -> Iterator[str]:
-    """Yield what one of two models passes more often, and why the other does not; nothing where no build of it did."""
+    """Yield what one of two models passes more often, and why the other does not."""
     runs: dict[str, dict[str, list[Test]]] = {better: {}, worse: {}}
-    for model, found in runs.items():
-        for report in cells[model] if any(report.outcome == SCORED for report in cells[model]) else ():
-            for test in report.tests if report.score is not None else ():
-                found.setdefault(test.test_id, []).append(test)
-    for test_id, here in runs[better].items() if runs[worse] else ():
+    for model, cell in cells.items():
+        for test in (test for report in cell if report.score is not None for test in report.tests):
+            runs[model].setdefault(test.test_id, []).append(test)
+    has_images = all(any(report.outcome == SCORED for report in cell) for cell in cells.values())
+    for test_id, here in runs[better].items() if has_images else ():
         there = runs[worse].get(test_id, [])
         passed, others = ([test.status == "passed" for test in tests] for tests in (here, there))
+        start = f"only {better} passes {test_id}; {worse}"
+        if max(len(here), len(there)) > 1:
+            start = f"{test_id}: {better} {sum(passed)} of {len(here)}, {worse} {sum(others)} of {len(there)}"
+        failed = [f"{test.status}: {test.message}" for test in there if test.status != "passed"]
         if (mean(passed) or 0) > (mean(others) or 0):
-            failed = [f"{test.status}: {test.message}" for test in there if test.status != "passed"]
-            start = f"only {better} passes {test_id}; {worse}"
-            if max(len(here), len(there)) > 1:
-                start = (
-                    f"{test_id}: {better} {sum(passed)} of {len(here)}, {worse} {sum(others)} of {len(there)}"
-                )
             yield f"  {start}: {failed[0] if failed else 'no such test in its rubric'}"
 
 
@@ -812,8 +650,8 @@ def items_text(board: Board) -> str:
     """Return for each repository its tests, the share of models that pass, and which to look at."""
     blocks = ["\n".join(opening(board.reports, board.reference)) + "\n"]
     for repo in board.repos:
-        table = [ITEM, *([item.test.test_id, *item.words()] for item in board.items(repo))]
-        blocks.append(f"{repo}\n{_text_table(table, 0, len(ITEM))}\n")
+        lines = [[test_id, *words] for test_id, words in board.items(repo).items()]
+        blocks.append(f"{repo}\n{_text_table([['', 'passed', 'note'], *lines], 0, 3)}\n")
     return "\n".join(blocks)
 
 
@@ -826,35 +664,36 @@ def page(board: Board) -> str:
         parts = re.split(r"^<!-- (\w+) -->\n", file.read(), flags=re.MULTILINE)
     fill = {name: string.Template(part).substitute for name, part in zip(parts[1::2], parts[2::2])}
     found, width = tables(board), len(board.repos)
-    bars = [[line[0], "", *line[1:-width]] for line in found["models"][:-1]]
     heat = [[line[0], *line[-width:]] for line in found["models"]]
-    near = {"first": "0", "near": "0", "words": ""}
-    if board.critical is not None:
-        first = board.complete[0].score or 0
-        near = {"first": f"{first:.2%}", "near": f"{max(first - board.critical, 0):.2%}"}
-        near["words"] = f"critical difference {points(board.critical)[1:]}"
-    bar = [_bar(row, board.standing(row), fill["bar"]) for row in board.rows]
+    first = board.complete[0].score or 0 if board.critical is not None else 0
+    near = {"first": f"{first:.2%}", "near": f"{max(first - (board.critical or 0), 0):.2%}"}
+    near["words"] = f"critical difference {points(board.critical)[1:]}" if board.critical is not None else ""
+    bar = []
+    for row in board.rows:  # its interval as a whisker, and the bounds of an incomplete row
+        kind = " behind" * (board.standing(row) == BEHIND) + " point" * (not row.interval)
+        kind += " whole" * (not row.missing)
+        numbers = (row.score or 0, *(row.interval or (0, 0)), *row.bounds)
+        ends = zip(("score", "low", "high", "least", "most"), numbers)
+        bar.append(fill["bar"]({name: f"{end:.2%}" for name, end in ends}, kind=kind.strip()))
+    bars = [[line[0], "", *line[1:-width]] for line in found["models"][:-1]]
     table = _table(bars, lambda y, x, words: f"<td>{escape(words)}" if x else bar[y])
     pieces: list[str] = []
     for at, repo in enumerate(board.repos):
-        inner, tests = _section(board, at)
-        before, after = fill["section"](id=f"p{at}", name=escape(repo), articles="\0", tests=tests).split(
-            "\0"
-        )
-        pieces += [before, *inner, after]
+        pieces.append(fill["section"](id=f"p{at}", name=escape(repo)))
+        pieces += _section(board, at)
     spare = ROOM - sum(len(piece.encode()) for piece in pieces)
-    for at in sorted(range(len(pieces)), key=lambda at: -len(pieces[at])):  # the longest go first
+    for at in sorted(range(len(pieces)), key=lambda at: -len(pieces[at])):  # the longest are dropped first
         if spare < 0 and pieces[at].startswith(("<dd>", "<pre>")):
             spare += len(pieces[at].encode()) - len(DROPPED)
             pieces[at] = DROPPED
-    dropped = pieces.count(DROPPED)
-    lost = [f"no room on this page for the longest {dropped} messages and outputs"] * bool(dropped)
+    lost = f"no room on this page for {pieces.count(DROPPED)} messages and outputs, the longest"
+    notes = [*board.notes, *[lost] * (DROPPED in pieces)]
     return fill["page"](
         near,
         name=max(len(row.model) for row in board.rows) + 1,
         opening="<br>".join(map(escape, opening(board.reports, board.reference))),
         verdict="".join(f"<p>{escape(line)}" for line in verdict(board)),
-        notes="".join(f'<p class="caution">{escape(line)}' for line in board.notes + lost),
+        notes="".join(f'<p class="caution">{escape(line)}' for line in notes),
         board=table.replace("<button></button>", fill["ruler"](near), 1),
         heat=_table(heat[:-1], lambda y, x, words: _heat(words, f"p{x}m{y}" * (words != "-"))),
         means="".join(_heat(words, f"p{at}") for at, words in enumerate(heat[-1][1:])),
@@ -863,12 +702,11 @@ def page(board: Board) -> str:
     )
 
 
-def _table(lines: Table, cell: Callable[[int, int, str], str] | None = None) -> str:
+def _table(lines: list[list[str]], cell: Callable[[int, int, str], str]) -> str:
     """Return a table, "" of no lines; `cell` makes the HTML of a cell from its line, column and words."""
-    make = cell or (lambda _y, _x, words: f"<td>{escape(words)}")
     rows = ["".join(f"<th><button>{escape(words)}</button>" for words in line) for line in lines[:1]]
     for y, (first, *line) in enumerate(lines[1:]):
-        rows.append(f"<th>{escape(first)}" + "".join(make(y, x, words) for x, words in enumerate(line)))
+        rows.append(f"<th>{escape(first)}" + "".join(cell(y, x, words) for x, words in enumerate(line)))
     return f"<thead><tr>{rows[0]}<tbody><tr>{'<tr>'.join(rows[1:])}" if rows[1:] else ""
 
 
@@ -880,59 +718,38 @@ def _heat(words: str, link: str = "") -> str:
     return f"<td{kind}>{inner}"
 
 
-def _bar(row: Row, standing: str, fill: Callable[..., str]) -> str:
-    """Return a score as a bar, its interval as a whisker, and the bounds of an incomplete row."""
-    kind = " behind" * (standing == BEHIND) + " point" * (not row.interval) + " whole" * (not row.missing)
-    ends = (row.score or 0, *(row.interval or (0, 0)), *row.bounds)
-    names = ("score", "low", "high", "least", "most")
-    return fill({name: f"{end:.2%}" for name, end in zip(names, ends)}, kind=kind.strip())
-
-
-def _section(board: Board, at: int) -> tuple[list[str], str]:
-    """Return the reports on a repository as pieces of HTML, and the matrix of its tests by models."""
-    pieces: list[str] = []
+def _section(board: Board, at: int) -> Iterator[str]:
+    """Yield in pieces why tests and builds failed, and the tests by models."""
     tests: dict[str, Test] = {}
     marks: dict[tuple[str, int], str] = collections.defaultdict(str)  # of the samples, by test and row
     for y, row in enumerate(board.rows):
         cell = board.cells[row.model, board.repos[at]]
-        words = escape(f"{row.model}: {cell_words(cell)}")
-        pieces += [f'<article id="p{at}m{y}"><h3>{words}</h3>'] * bool(cell)
+        yield f'<article id="p{at}m{y}"><h3>{escape(f"{row.model}: {cell_words(cell)}")}</h3>' * bool(cell)
         for report in cell:
-            pieces += _details(report)
+            words = f"{report.sample}: {cell_words([report._replace(sample='')])}" * bool(report.sample)
+            yield f"<p><b>{escape(words)}</b> {escape(report.message)}</p>"
+            yield f"<pre>{escape(report.log)}</pre>" * bool(report.log)
             for test in report.tests:
                 marks[tests.setdefault(test.test_id, test).test_id, y] += MARKS[test.status]
-        pieces += ["</article>"] * bool(cell)
-    items = {item.test.test_id: item for item in board.items(board.repos[at])}
-    ends = len(ITEM), len(ITEM) + len(board.rows)
-
-    def mark(_: int, x: int, words: str) -> str:
-        failed = (
-            ends[0] - 2 < x < ends[1] - 1 and MARKS["passed"] not in words and words.strip(MARKS["not_run"])
-        )
-        return f"<td{' class=f' * bool(failed)}>{escape(words)}"
-
-    lines = [["test", "points", *ITEM[2:], *(row.model for row in board.rows), "asks for"]]
-    most = max(5, TESTS // len(board.repos))  # those that tell models apart first
-    shown = sorted(tests, key=lambda name: name in items and items[name].note == "passed by all")[:most]
-    for name in sorted(shown, key=[*tests].index):
-        about = items[name].words()[1:] if name in items else ["-", "-"]
-        row_marks = [marks[name, y] for y in range(len(board.rows))]
-        lines.append([name, f"{tests[name].max_score:g}", *about, *row_marks, tests[name].asks])
+                if test.status not in ("passed", "not_run"):
+                    yield f"<dt><b>{escape(test.test_id)}</b> {test.status}"
+                    yield f"<dd>{escape(test.message)}"
+                    yield f"<pre>{escape(test.output)}</pre>" * bool(test.output)
+        yield "</article>" * bool(cell)
+    items, most = board.items(board.repos[at]), max(5, TESTS // len(board.repos))
+    lines = [["test", "points", "passed", "note", *(row.model for row in board.rows), "asks for"]]
+    for name in [*tests][:most]:
+        about = [name, f"{tests[name].max_score:g}", *items.get(name, "--")]
+        lines.append([*about, *(marks[name, y] for y in range(len(board.rows))), tests[name].asks])
     if len(tests) > most:
         lines.append([f"{len(tests) - most} more: see --items", *[""] * (len(lines[0]) - 1)])
-    return pieces, _table(lines, mark)
 
+    def mark(_: int, x: int, words: str) -> str:
+        is_mark = 3 <= x < 3 + len(board.rows)  # noqa: PLR2004, behind points, passed and note
+        failed = is_mark and MARKS["passed"] not in words and words.strip(MARKS["not_run"])
+        return f"<td{' class=f' * bool(failed)}>{escape(words)}"
 
-def _details(report: Report) -> Iterator[str]:
-    """Yield why tests failed, or the build, in pieces; <dd> and <pre> are what a page can do without."""
-    words = f"{report.sample}: {cell_words([report._replace(sample='')])}" * bool(report.sample)
-    yield f"<p><b>{escape(words)}</b> {escape(report.message)}</p>"
-    yield f"<pre>{escape(report.log)}</pre>" if report.log else ""
-    failed = [test for test in report.tests if test.status not in ("passed", "not_run")]
-    for test in sorted(failed, key=lambda test: test.status == "skipped"):
-        yield f"<dt><b>{escape(test.test_id)}</b> {test.status}"
-        yield f"<dd>{escape(test.message)}" if test.message else ""
-        yield f"<pre>{escape(test.output)}</pre>" if test.output else ""
+    yield f'<div class="wide"><table class="tests sort">{_table(lines, mark)}</table></div></section>'
 
 
 # -------- Command line ------------------------------------------------------------------------
@@ -942,12 +759,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Read reports, print and write the board; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add(
-        "reports",
-        nargs="+",
-        metavar="REPORTS",
-        help="reports, folders of them, or NAME=FOLDER for NAME/MODEL",
-    )
+    add("reports", nargs="+", metavar="REPORTS", help="reports, their folders, or NAME=FOLDER for NAME/MODEL")
     add("--samples", action="store_true", help="the last folder of a report is a sample of its model")
     add("--reference", metavar="MODEL", help="known solutions: what they do not pass is held against nobody")
     add("--html", metavar="FILE", help="write a page with bars, heat map, and the tests behind them")
@@ -957,45 +769,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--markdown", metavar="FILE", help="write the tables as Markdown")
     add("--compare", nargs=2, metavar="MODEL", help="print the paired difference, and what only one passes")
     add("--items", action="store_true", help="print the tests of each repository, and which to look at")
-    arguments = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     sys.stdout, sys.stderr = (s or open(os.devnull, "w") for s in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # names and messages come in any script
-    reports, left_out = read_reports(arguments.reports, samples=arguments.samples)
+    reports, left_out = read_reports(options.reports, samples=options.samples)
     models = sorted({report.model for report in reports})
-    if reports and arguments.reference and arguments.reference not in models:
-        parser.error(f"no model {arguments.reference!r}; there are: {', '.join(models)}")
-    board = Board(reports, left_out, arguments.reference or "")
-    notes = board.notes if board.reports else [*board.notes, "no report is left"]
+    named = [*(options.compare or ()), *filter(None, [options.reference])]
+    for at, model in enumerate(named if reports else ()):
+        if model not in models or model in named[:at]:
+            why = "is named twice" if model in models else f"is none of the models: {', '.join(models)}"
+            parser.error(f"{model!r} {why}")
+    board = Board(reports, left_out, options.reference or "")
+    notes = board.notes + ["no report is left"] * (not board.reports)
     print("".join(note + "\n" for note in notes), end="", file=sys.stderr)
     if not board.reports:
         return 1
-    models, named = [row.model for row in board.rows], arguments.compare or ()
-    for model in named:
-        if model not in models:
-            parser.error(f"no model {model!r}; there are: {', '.join(models)}")
-    if named and named[0] == named[1]:
-        parser.error(f"{named[0]!r} against itself: nothing to compare")
-    try:
-        _write(board, arguments)
-    except OSError as error:
-        print(f"cannot write: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def _write(board: Board, arguments: argparse.Namespace) -> None:
     writers = {"html": page, "csv": csv_of_models, "reports_csv": csv_of_reports, "tests_csv": csv_of_tests}
     for name, make in {**writers, "markdown": markdown}.items():
-        if getattr(arguments, name):
-            made = make(board)  # before a file that is there is emptied
-            with open(getattr(arguments, name), "w", encoding="utf-8", newline="") as file:
+        made = make(board) if vars(options)[name] else ""  # before a file that is there is emptied
+        try:
+            with open(vars(options)[name] or os.devnull, "w", encoding="utf-8", newline="") as file:
                 file.write(made)
-    answers = [compare(board, *arguments.compare)] if arguments.compare else []
-    answers += [items_text(board)] if arguments.items else []
-    print("\n".join(answers or [text(board, shutil.get_terminal_size((100, 24)).columns)]), end="")
-    sys.stdout.flush()
+        except OSError as error:
+            print(f"cannot write: {error}", file=sys.stderr)
+            return 1
+    answers = [compare(board, *options.compare)] if options.compare else []
+    answers += [items_text(board)] if options.items else []
+    answers = answers or [text(board, shutil.get_terminal_size((100, 24)).columns)]
+    print("\n".join(answers), end="", flush=True)
+    return 0
 
 
 if __name__ == "__main__":
