@@ -15,6 +15,7 @@ from typing import Callable, Iterable, Mapping, Sequence, Tuple
 DRAWS, SEED = 2000, 95  # of the critical difference, so that the same scores always give the same number
 FEWEST, FEWEST_RANKED = 5, 6  # values for an interval; repositories for a critical difference
 NOTHING = 1e-9  # a difference that is none, but for the last bits
+MOST_COUNTED = 50_000_000  # for an exact rank-sum test, which takes as many steps
 Interval = Tuple[float, float]
 
 
@@ -106,14 +107,21 @@ def as_low(passes: Sequence[bool], values: Sequence[float]) -> float:
 
     This is the exact rank-sum test on one side, ties sharing a middle rank. All choices of so many ranks are
     counted by their sum: `counts` holds, by how many are chosen, a polynomial as one whole number, `width`
-    bits for each coefficient, so that none runs into the next.
+    bits for each coefficient, so that none runs into the next. Where that would take over some milliseconds
+    (more than forty values), the normal distribution stands for it.
     """
-    values = [round(value, 9) for value in values]
+    if sum(passes) * 2 > len(passes):  # as well ask whether those who fail rank as high, if they are fewer
+        passes, values = [not passed for passed in passes], [-value for value in values]
+    values, few = [round(value, 9) for value in values], sum(passes)
     ranks = [sum((value > other) + (value >= other) for other in values) for value in values]
-    width, counts = len(ranks) + 1, [1] + [0] * sum(passes)
+    ours, width = sum(rank for rank, passed in zip(ranks, passes) if passed), len(ranks) + 1
+    if width**3 * few**2 > MOST_COUNTED:
+        squares = sum((rank - len(ranks)) ** 2 for rank in ranks)  # their mean is their number
+        spread = math.sqrt(few * (len(ranks) - few) * squares / len(ranks) / (len(ranks) - 1))
+        return math.erfc((few * len(ranks) - ours - 1) / spread / math.sqrt(2)) / 2
+    counts = [1] + [0] * few
     for rank in ranks:
-        for chosen in range(sum(passes), 0, -1):
+        for chosen in range(few, 0, -1):
             counts[chosen] += counts[chosen - 1] << rank * width
-    ours = sum(rank for rank, passed in zip(ranks, passes) if passed)
     low = counts[-1] & ((1 << (ours + 1) * width) - 1)
     return low % ((1 << width) - 1) / (counts[-1] % ((1 << width) - 1))  # the sums of their coefficients

@@ -200,7 +200,7 @@ def _conditions(environment: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, list):
             value = " ".join(map(str, value)) or "none"
         elif name == "engine_memory":
-            value = f"{(_amount(value) or 0) / 2**30:.0f} GiB" if value else None
+            value = f"{(_amount(value) or 0) / 2**30:.0f} GiB" if _amount(value) else None
         found.update({name: _line(str(value)[:PARAMS])} if value else {})  # an older report does not say all
     return found
 
@@ -458,7 +458,7 @@ def opening(reports: Sequence[Report], reference: str = "") -> list[str]:
     sizes = [len({report.model for report in reports}), len({report.repo for report in reports})]
     sizes += [len({(report.repo, test.test_id) for report in reports for test in report.tests}), len(reports)]
     days = sorted(report.started[:10] for report in reports)
-    told = {"days": [f"{days[0]} to {days[-1]}"], "reference": [reference] * bool(reference)}
+    told = {"days": [" to ".join(sorted({days[0], days[-1]}))], "reference": [reference] * bool(reference)}
     for name, field in (("evaluator", "evaluator_version"), ("engine", "docker_server")):
         told[name] = sorted({report.conditions[field] for report in reports if field in report.conditions})
     how = [f"{name}: {listed(values, 4)}" for name, values in told.items() if values]
@@ -505,9 +505,9 @@ def verdict(board: Board) -> list[str]:
     if board.critical is not None:
         size = f"critical difference, {len(board.repos)} repositories, {len(board.complete)} models"
         lines.append(f"models less than {points(board.critical)[1:]} points apart may be equal ({size})")
-        for standing in (EQUAL, BEHIND):
+        for standing, words in ((EQUAL, f"{EQUAL} to"), (BEHIND, BEHIND)):
             models = [row.model for row in board.rows if board.standing(row) == standing]
-            lines += [f"{standing}: {listed(models, 10)}"] * bool(models)
+            lines += [f"{words} {board.complete[0].model}: {listed(models, 10)}"] * bool(models)
     elif len(board.complete) > 1:
         lines.append(f"under {chance.FEWEST_RANKED} repositories nothing tells whether that is chance")
     lacking = [row for row in board.rows if row.missing]
@@ -525,17 +525,16 @@ def verdict(board: Board) -> list[str]:
 
 def text(board: Board, width: int = 100) -> str:
     """Return the board for a terminal; repositories that do not fit follow in further tables."""
-    count = {"models": len(board.repos)}  # of columns that may follow below
-    made = [_text_table(t, width, len(t[0]) - count.get(n, len(t[0]) - 1)) for n, t in tables(board).items()]
+    blocks = [_text_table(table, width) for table in tables(board).values()]
     first, last = ("\n".join(lines) for lines in (opening(board.reports, board.reference), verdict(board)))
-    return "\n\n".join([first, *made, last]) + "\n"
+    return "\n\n".join([first, *blocks, last]) + "\n"
 
 
-def _text_table(table: list[list[str]], width: int, fixed: int) -> str:
-    """Return a table as text; its first columns stay together, others follow below where they must."""
+def _text_table(table: list[list[str]], width: int) -> str:
+    """Return a table as text; columns that do not fit follow below, behind the first."""
     widths = [max(map(len, column)) for column in zip(*table)]
-    blocks = [list(range(min(fixed, len(widths))))]
-    for at in range(fixed, len(widths)):
+    blocks = [[0]]
+    for at in range(1, len(widths)):
         if blocks[-1] != [0] and sum(widths[column] + 2 for column in [*blocks[-1], at]) - 2 > width:
             blocks.append([0])
         blocks[-1].append(at)
@@ -651,7 +650,7 @@ def items_text(board: Board) -> str:
     blocks = ["\n".join(opening(board.reports, board.reference)) + "\n"]
     for repo in board.repos:
         lines = [[test_id, *words] for test_id, words in board.items(repo).items()]
-        blocks.append(f"{repo}\n{_text_table([['', 'passed', 'note'], *lines], 0, 3)}\n")
+        blocks.append(f"{repo}\n{_text_table([['', 'passed', 'note'], *lines], 1000)}\n")
     return "\n".join(blocks)
 
 
