@@ -499,8 +499,8 @@ def tables(board: Board) -> dict[str, list[list[str]]]:
 
 def verdict(board: Board) -> list[str]:
     """Answer in a few lines which model is better, and whether that is more than chance."""
-    places = zip(board.complete, ("first", "next"))
-    named = [f"{row.model} is {place} with {percent(row.score)}" for row, place in places]
+    places = ("first" + " of the complete models" * (len(board.complete) < len(board.rows)), "next")
+    named = [f"{r.model} is {place} with {percent(r.score)}" for r, place in zip(board.complete, places)]
     lines = [", ".join(named) or "no model has a score in every repository"]
     if board.critical is not None:
         size = f"critical difference, {len(board.repos)} repositories, {len(board.complete)} models"
@@ -513,12 +513,12 @@ def verdict(board: Board) -> list[str]:
     lacking = [row for row in board.rows if row.missing]
     for row in lacking[:5]:
         words = f"{row.model} is incomplete: its score lies within {span(row.bounds)}, whatever is missing"
-        for first in board.complete[:1]:
-            low, high = (chance.sign(bound - (first.score or 0)) for bound in row.bounds)
+        for other in board.complete[:1]:
+            low, high = (chance.sign(bound - (other.score or 0)) for bound in row.bounds)
             order = "ahead of" if low > 0 else "behind" if high < 0 else "ahead of or behind"
-            gaps = chance.differences(row.scores, first.scores)
+            gaps = chance.differences(row.scores, other.scores)
             both = f", by {points(mean(gaps) or 0)} points in the {len(gaps)} repositories that both have"
-            words += f", {order} {first.model}{both * bool(gaps)}"
+            words += f", {order} {other.model}{both * bool(gaps)}"
         lines.append(words)
     return lines + [f"{len(lacking) - 5} more are incomplete"] * (len(lacking) > 5)  # noqa: PLR2004
 
@@ -664,9 +664,10 @@ def page(board: Board) -> str:
     fill = {name: string.Template(part).substitute for name, part in zip(parts[1::2], parts[2::2])}
     found, width = tables(board), len(board.repos)
     heat = [[line[0], *line[-width:]] for line in found["models"]]
-    first = board.complete[0].score or 0 if board.critical is not None else 0
-    near = {"first": f"{first:.2%}", "near": f"{max(first - (board.critical or 0), 0):.2%}"}
-    near["words"] = f"critical difference {points(board.critical)[1:]}" if board.critical is not None else ""
+    known, critical = board.critical is not None, board.critical or 0
+    first = (board.complete[0].score or 0) if known else 0
+    near = {"first": f"{first:.2%}", "near": f"{max(first - critical, 0):.2%}"}
+    near["words"] = f"critical difference {points(critical)[1:]} points" * known
     bar = []
     for row in board.rows:  # its interval as a whisker, and the bounds of an incomplete row
         kind = " behind" * (board.standing(row) == BEHIND) + " point" * (not row.interval)

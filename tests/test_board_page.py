@@ -86,7 +86,7 @@ def test_the_page_draws_bars_intervals_bounds_and_the_critical_difference(folder
     assert kinds == {"a": "whole", "b": "whole", "c": "behind whole", "d": "point"}
     first = made.complete[0].score
     assert f"--near: {first - made.critical:.2%}; --first: {first:.2%};" in page
-    assert f'data-of="critical difference {made.critical * 100:.1f}"' in page
+    assert f'data-of="critical difference {made.critical * 100:.1f} points"' in page
 
 
 def test_a_failed_build_and_what_is_no_score_can_be_told_apart_on_the_heat_map(folder, tmp_path):

@@ -38,7 +38,7 @@ def test_a_failed_build_is_nought_and_what_is_no_score_makes_a_row_incomplete(fo
         "poor - 25% 1/4 (1 of 2) 0% build failed",
         "sick 2 of 2 (1 engine fault, 1 interrupted): 0.0% to 100.0% engine fault interrupted",
         "mean 62.5% 12.5%",
-        "good is first with 62.5%, poor is next with 12.5%",
+        "good is first of the complete models with 62.5%, poor is next with 12.5%",
         "under 6 repositories nothing tells whether that is chance",
         "sick is incomplete: its score lies within 0.0% to 100.0%, whatever is missing, ahead of or behind good",
     ]
@@ -351,7 +351,7 @@ def test_the_board_has_one_critical_difference_and_says_who_is_behind(folder):
         "d": "incomplete",
     }
     assert leaderboard.verdict(made) == [
-        "a is first with 86.7%, b is next with 81.7%",
+        "a is first of the complete models with 86.7%, b is next with 81.7%",
         f"models less than {made.critical * 100:.1f} points apart may be equal (critical difference, 6 repositories, 3 models)",
         "may be equal to a: b",
         "clearly behind a: c",
@@ -389,7 +389,7 @@ def test_an_incomplete_row_that_is_better_is_not_said_to_be_next(folder):
     made = ranked(folder, a=[7] * 8, b=[9] * 6 + [None] * 2)
     assert [r.model for r in made.rows] == ["a", "b"]
     assert leaderboard.verdict(made) == [
-        "a is first with 70.0%",
+        "a is first of the complete models with 70.0%",
         (
             "b is incomplete: its score lies within 67.5% to 92.5%, whatever is missing, ahead of or behind a,"
             " by +20.0 points in the 6 repositories that both have"
