@@ -188,9 +188,8 @@ def _scored(report: Report) -> Report:
     score = points / most if most and report.outcome in (SCORED, BUILD_FAILED) else None
     outcome = OTHER_RUBRIC if report.outcome in (SCORED, BUILD_FAILED) and not most else report.outcome
     passed = sum(test.status == "passed" for test in report.tests)
-    is_solved = report.outcome == SCORED and passed == len(report.tests)
     made = report._replace(outcome=outcome, score=score, points=points, max_points=most)
-    return made._replace(passed=passed, is_solved=is_solved)
+    return made._replace(passed=passed, is_solved=outcome == SCORED and passed == len(report.tests))
 
 
 def _conditions(environment: Mapping[str, Any]) -> dict[str, str]:

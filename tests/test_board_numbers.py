@@ -260,12 +260,11 @@ def test_of_twelve_boards_of_twenty_equal_models_at_most_one_says_that_any_is_be
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_model_forty_points_better_than_four_others_is_clearly_so(seed):
-    rows = alike(random.Random(seed), 5, 20)
-    rows = [rows[0], *([max(score - 0.4, 0) for score in row] for row in rows[1:])]
-    gap = sum(rows[0]) / 20 - max(sum(row) / 20 for row in rows[1:])
-    rows[0] = [min(score + max(0.4 - gap, 0), 1.2) for score in rows[0]]  # forty points, exactly, of the next
-    made = scored([[score / 1.2 for score in row] for row in rows])
+    rows = [[0.6 * score for score in row] for row in alike(random.Random(seed), 5, 20)]
+    rows[0] = [score + 0.4 for score in rows[0]]
+    made = scored(rows)
     assert [made.standing(row) for row in made.rows] == ["first"] + ["clearly behind"] * 4
+    assert made.rows[0].model == "m00"
 
 
 def test_ties_and_last_bits_make_nobody_clearly_behind():
