@@ -516,7 +516,7 @@ def verdict(board: Board) -> list[str]:
             low, high = (chance.sign(bound - (other.score or 0)) for bound in row.bounds)
             order = "ahead of" if low > 0 else "behind" if high < 0 else "ahead of or behind"
             gaps = chance.differences(row.scores, other.scores)
-            both = f", by {points(mean(gaps) or 0)} points in the {len(gaps)} repositories that both have"
+            both = f"; {points(mean(gaps) or 0)} points over the {len(gaps)} repositories that both have"
             words += f", {order} {other.model}{both * bool(gaps)}"
         lines.append(words)
     return lines + [f"{len(lacking) - 5} more are incomplete"] * (len(lacking) > 5)  # noqa: PLR2004

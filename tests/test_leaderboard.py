@@ -356,8 +356,8 @@ def test_the_board_has_one_critical_difference_and_says_who_is_behind(folder):
         "may be equal to a: b",
         "clearly behind a: c",
         (
-            "d is incomplete: its score lies within 75.0% to 91.7%, whatever is missing, ahead of or behind a,"
-            " by +4.0 points in the 5 repositories that both have"
+            "d is incomplete: its score lies within 75.0% to 91.7%, whatever is missing, ahead of or behind a;"
+            " +4.0 points over the 5 repositories that both have"
         ),
     ]
     assert 0.05 < made.critical < 0.5
@@ -372,7 +372,7 @@ def test_the_board_has_one_critical_difference_and_says_who_is_behind(folder):
             {"a": [9, 8, 9, 8, 9, None], "b": [1, 2] * 3},
             (
                 "a is incomplete: its score lies within 71.7% to 88.3%,"
-                " whatever is missing, ahead of b, by +72.0 points in the 5 repositories that both have"
+                " whatever is missing, ahead of b; +72.0 points over the 5 repositories that both have"
             ),
         ),
         ({"a": [9, 8, 9, 8, 9, None], "b": [None] * 6}, "no model has a score in every repository"),
@@ -391,8 +391,8 @@ def test_an_incomplete_row_that_is_better_is_not_said_to_be_next(folder):
     assert leaderboard.verdict(made) == [
         "a is first of the complete models with 70.0%",
         (
-            "b is incomplete: its score lies within 67.5% to 92.5%, whatever is missing, ahead of or behind a,"
-            " by +20.0 points in the 6 repositories that both have"
+            "b is incomplete: its score lies within 67.5% to 92.5%, whatever is missing, ahead of or behind a;"
+            " +20.0 points over the 6 repositories that both have"
         ),
     ]
     assert 'class="behind' not in leaderboard.page(made)
