@@ -125,7 +125,7 @@ class Docker:
         elif name not in self.images:
             error = "Error: No such image"
         digests = "\n".join(self.images.get(name, ()))
-        return SimpleNamespace(code=int(bool(error)), stdout=digests, stderr=error)
+        return SimpleNamespace(returncode=int(bool(error)), stdout=digests, stderr=error)
 
     def did(self, *commands):
         return [call for call in self.calls if call.startswith(commands or ("pull", "image tag"))]
