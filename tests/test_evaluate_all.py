@@ -70,9 +70,9 @@ def test_the_means_are_of_these_dockerfiles_and_say_what_they_lack(fake, project
     run()
     os.rename(project / "artifacts/other", project / "elsewhere")
     reports[1].unlink()
-    fake.fault(
-        "build", "fail", given=str(project / "artifacts/m/lib.dockerfile"), stderr="error during connect"
-    )
+    fake.write("pull", {"stderr": "dial tcp: no such host"})
+    away = {"stdout": "Step 1/1 : FROM x\n", "stderr": "dial tcp: no such host"}
+    fake.fault("build", "fail", given=str(project / "artifacts/m/lib.dockerfile"), **away)
     code, out, _ = run("--parallel", "1")
     assert code == 1
     assert out.partition("mean score by model:\n")[2] == (

@@ -13,6 +13,8 @@ import DockerfileEvaluator as de
 
 
 class Check:
+    draw = None
+
     def __init__(self, name, looks_only):
         self.name, self.looks_only = name, looks_only
 
