@@ -41,7 +41,7 @@ PAIRS = sorted(file.stem for file in (PROJECT / "rubrics").glob("*.json"))
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory, engine):
+def evaluated(tmp_path_factory, networked_engine):
     """Return exit, output and report of each shipped Dockerfile; two at a time, as users run them."""
     folder = tmp_path_factory.mktemp("evaluated")
 
@@ -134,7 +134,7 @@ def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile
 
         def finished(self, test, result, output):
             heard[test.id, "finished"] = time.monotonic()
-            heard[test.id, "containers"] = docker("ps", "--all", "--quiet")
+            heard[test.id, "containers"] = census()["containers"]
 
     tests = [
         run_command("trap '' TERM INT; while :; do sleep 1; done", id="stubborn", timeout=2),
@@ -147,7 +147,7 @@ def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile
     for name in ("stubborn", "flood"):
         # Two seconds after its limit at most; the container's start counts before the limit.
         assert heard[name, "finished"] - heard[name, "started"] < 2 + 2 + 1
-        assert heard[name, "containers"] == ""
+        assert heard[name, "containers"] == []
 
 
 # Builds
@@ -210,7 +210,7 @@ def test_a_build_that_hangs_is_stopped(request, clean_engine, evaluate, builder)
     report = evaluate(["FROM busybox:stable", "RUN sleep 600"], HELLO, build_timeout=3)
     assert report["error"] == {"kind": "build_timeout", "message": "the build took over 3 s and was stopped"}
     assert time.monotonic() - started < 30
-    wait_for(lambda: not docker("ps", "--all", "--quiet"), what="for the engine to end a cancelled build")
+    wait_for(lambda: not census()["containers"], what="for the engine to end a cancelled build")
 
 
 def test_an_empty_dockerfile(clean_engine, dockerfile, rubric):

@@ -996,7 +996,7 @@ def test_the_readmes_command_that_reads_prints_what_stands_there():
 
 
 @pytest.fixture(scope="module")
-def measured(buildkit_program, tmp_path_factory):
+def measured(networked_engine, buildkit_program, tmp_path_factory):
     """Measure the worked pairs by the README's command, two at a time: exit, output and errors of each."""
     programs = tmp_path_factory.mktemp("programs")
     os.symlink(buildkit_program, programs / "docker")
