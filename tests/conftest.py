@@ -274,6 +274,13 @@ def report(tmp_path):
     return lambda: json.loads((tmp_path / "report.json").read_text())
 
 
+def outcome(report) -> str:
+    """Return the kind of error, or else the statuses."""
+    if report["error"]:
+        return report["error"]["kind"]
+    return " ".join(sorted(set(statuses(report).values())))
+
+
 def statuses(report: dict) -> dict[str, str]:
     return {row["test_id"]: row["status"] for row in report["test_results"]}
 
@@ -374,6 +381,13 @@ def buildkit(buildkit_program, monkeypatch, tmp_path):
 @pytest.fixture
 def legacy(monkeypatch):
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
+
+
+@pytest.fixture(params=["legacy", "buildkit"])
+def builder(request):
+    """Build with docker's first builder, then with BuildKit."""
+    request.getfixturevalue(request.param)
+    return request.param
 
 
 @pytest.fixture

@@ -186,4 +186,4 @@ def test_frozen(private, evaluate_with_harm, moment):
     kinds = {"cleaning up": None}
     assert (report["error"] and report["error"]["kind"]) == kinds.get(moment, "engine")
     assert "failed" not in statuses(report).values()
-    assert seconds < 90
+    assert seconds < 300  # and not for ever
