@@ -412,11 +412,13 @@ def pytest_collection_modifyitems(items):
         names = getattr(item, "fixturenames", [])
         if ON_AN_ENGINE & set(names):
             item.add_marker(pytest.mark.docker)
-            names.insert(0, "engine")
+            if names[0] != "engine":  # the list is that of all cases of a test
+                names.insert(0, "engine")
         if "private_engine" in names:
             item.add_marker(pytest.mark.private)
         if "networked_engine" in names:
             item.add_marker(pytest.mark.xdist_group("networked"))
+            item.add_marker(pytest.mark.long("installs Debian's packages"))
 
 
 # Seconds that one test may take on a quiet machine, unless it is marked as long. Nothing fails by the clock:
