@@ -361,11 +361,14 @@ def private_engine(any_engine, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def buildkit_program(any_engine, tmp_path_factory):
+def buildkit_program(own_engine, tmp_path_factory):
     """Return a docker command line that builds with BuildKit, or with what there is if told so."""
     if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
         return shutil.which("docker")
-    program = find_buildkit(tmp_path_factory.mktemp("try"))
+    with pytest.MonkeyPatch.context() as patch:
+        if own_engine:  # what is tried on the engine that all share would be counted by others
+            patch.setenv("DOCKER_HOST", own_engine.host)
+        program = find_buildkit(tmp_path_factory.mktemp("try"))
     return program or pytest.fail("no docker command line here builds with BuildKit; Debian's docker.io does")
 
 
