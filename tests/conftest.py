@@ -415,7 +415,8 @@ def pytest_collection_modifyitems(items):
         names = getattr(item, "fixturenames", [])
         if ON_AN_ENGINE & set(names):
             item.add_marker(pytest.mark.docker)
-            if names[0] != "engine":  # the list is that of all cases of a test
+            # Before all other fixtures, those of a module too; the list is that of all cases of a test.
+            if names[0] != "engine" and "networked_engine" not in names:
                 names.insert(0, "engine")
         if "private_engine" in names:
             item.add_marker(pytest.mark.private)
