@@ -409,6 +409,7 @@ def pytest_configure(config):
 ON_AN_ENGINE = {"engine", "any_engine"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items):
     """Mark what needs an engine, so that `-m "not docker"` leaves it out, and give it this worker's."""
     for item in items:
