@@ -403,13 +403,13 @@ def clean_engine(engine):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "private: needs engines of its own, which it may harm")
+    config.addinivalue_line("markers", "networked: installs Debian's packages; one after another")
     config.addinivalue_line("markers", "long(why): may take longer than BUDGET")
 
 
 ON_AN_ENGINE = {"engine", "any_engine"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items):
     """Mark what needs an engine, so that `-m "not docker"` leaves it out, and give it this worker's."""
     for item in items:
@@ -422,7 +422,7 @@ def pytest_collection_modifyitems(items):
         if "private_engine" in names:
             item.add_marker(pytest.mark.private)
         if "networked_engine" in names:
-            item.add_marker(pytest.mark.xdist_group("networked"))
+            item.add_marker(pytest.mark.networked)
             item.add_marker(pytest.mark.long("installs Debian's packages"))
 
 
