@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ast
+import collections
 import contextlib
 import functools
 import importlib.util
@@ -29,6 +30,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
+STARTED_IN = dict(os.environ)
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
 
 
@@ -302,12 +304,23 @@ def report(tmp_path):
     return lambda: json.loads((tmp_path / "report.json").read_text())
 
 
+def outcome(report) -> str:
+    """Return the kind of error, or else the statuses."""
+    if report["error"]:
+        return report["error"]["kind"]
+    return " ".join(sorted(set(statuses(report).values())))
+
+
 def statuses(report: dict) -> dict[str, str]:
     return {row["test_id"]: row["status"] for row in report["test_results"]}
 
 
+# Engines. Each worker of pytest-xdist has one of its own, so that tests on engines run beside each other
+# and each can count all that it left.
+
+
 @pytest.fixture(scope="session")
-def engine():
+def any_engine():
     """Skip a test where no engine answers; fail it where one is required."""
     if not engine_answers():
         if ENGINE_REQUIRED:
@@ -316,11 +329,76 @@ def engine():
 
 
 @pytest.fixture(scope="session")
-def buildkit_program(engine, tmp_path_factory):
+def networked_engine(any_engine):
+    """The engine that the suite was started on, whose containers reach Debian's packages.
+
+    For fixtures of a module or the session; what uses it runs one after another.
+    """
+
+
+def can_have_engines() -> bool:
+    return not os.getuid() and bool(shutil.which("dockerd"))
+
+
+@functools.lru_cache(maxsize=None)
+def saved(*images: str) -> bytes:
+    """Return images of the engine that the suite was started on."""
+    words = ["docker", "save", *images]
+    return subprocess.run(words, stdout=subprocess.PIPE, check=True, env=STARTED_IN).stdout
+
+
+@contextlib.contextmanager
+def private(folder: Path, *images: str, **furniture: object):
+    """Start an engine that has these images; it goes afterwards, with all that is in it."""
+    engine = PrivateEngine(folder, **furniture)
+    try:
+        engine.start()
+        engine.load(saved(*images))
+        yield engine
+    finally:
+        engine.stop()
+        shutil.rmtree(str(folder), ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def own_engine(any_engine, tmp_path_factory):
+    """Return the engine of this worker, whose Docker Hub is a FakeHub; None where all tests share one."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or not can_have_engines():
+        yield None
+        return
+    with private(
+        tmp_path_factory.mktemp("own"), "busybox:stable", "debian:bookworm-slim", hub=True
+    ) as engine:
+        yield engine
+
+
+@pytest.fixture
+def engine(own_engine, monkeypatch):
+    """Point docker at the engine of this worker; each test on an engine begins with this."""
+    if own_engine:
+        monkeypatch.setenv("DOCKER_HOST", own_engine.host)
+
+
+@pytest.fixture(scope="module")
+def private_engine(any_engine, tmp_path_factory):
+    """Return a maker of engines that a test may harm; each has busybox:stable."""
+    if not can_have_engines():
+        reason = "a private engine needs root and dockerd"
+        pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
+    with contextlib.ExitStack() as stack:
+        make = lambda **more: private(tmp_path_factory.mktemp("e"), "busybox:stable", **more)  # noqa: E731
+        yield lambda **furniture: stack.enter_context(make(**furniture))
+
+
+@pytest.fixture(scope="session")
+def buildkit_program(own_engine, tmp_path_factory):
     """Return a docker command line that builds with BuildKit, or with what there is if told so."""
     if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
         return shutil.which("docker")
-    program = find_buildkit(tmp_path_factory.mktemp("try"))
+    with pytest.MonkeyPatch.context() as patch:
+        if own_engine:  # what is tried on the engine that all share would be counted by others
+            patch.setenv("DOCKER_HOST", own_engine.host)
+        program = find_buildkit(tmp_path_factory.mktemp("try"))
     return program or pytest.fail("no docker command line here builds with BuildKit; Debian's docker.io does")
 
 
@@ -338,6 +416,13 @@ def legacy(monkeypatch):
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
 
 
+@pytest.fixture(params=["legacy", "buildkit"])
+def builder(request):
+    """Build with docker's first builder, then with BuildKit."""
+    request.getfixturevalue(request.param)
+    return request.param
+
+
 @pytest.fixture
 def clean_engine(engine):
     """See to it that the engine is after a test as it was before."""
@@ -346,27 +431,42 @@ def clean_engine(engine):
     assert census() == before
 
 
-@pytest.fixture(scope="module")
-def private_engine(engine, tmp_path_factory):
-    """Return a maker of engines that a test may harm; each has busybox:stable."""
-    if os.getuid() or not shutil.which("dockerd"):
-        reason = "a private engine needs root and dockerd"
-        pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
-    saved = subprocess.run(["docker", "save", "busybox:stable"], stdout=subprocess.PIPE, check=True).stdout
-    with contextlib.ExitStack() as stack:
+def pytest_configure(config):
+    config.addinivalue_line("markers", "private: needs engines of its own, which it may harm")
+    config.addinivalue_line("markers", "networked: installs Debian's packages; one after another")
+    config.addinivalue_line("markers", "long(why): may take longer than BUDGET")
 
-        def make(**furniture):
-            private = PrivateEngine(tmp_path_factory.mktemp("e"), **furniture)
-            private.start()
-            stack.callback(private.stop)
-            private.load(saved)
-            return private
 
-        yield make
+ON_AN_ENGINE = {"engine", "any_engine"}
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what needs an engine, so that `-m "not docker"` leaves it out."""
+    """Mark what needs an engine, so that `-m "not docker"` leaves it out, and give it this worker's."""
     for item in items:
-        if "engine" in getattr(item, "fixturenames", ()):
+        names = getattr(item, "fixturenames", [])
+        if ON_AN_ENGINE & set(names):
             item.add_marker(pytest.mark.docker)
+            # Before all other fixtures, those of a module too; the list is that of all cases of a test.
+            if names[0] != "engine" and "networked_engine" not in names:
+                names.insert(0, "engine")
+        if "private_engine" in names:
+            item.add_marker(pytest.mark.private)
+        if "networked_engine" in names:
+            item.add_marker(pytest.mark.networked)
+            item.add_marker(pytest.mark.long("installs Debian's packages"))
+
+
+# Seconds that one test may take on a quiet machine, unless it is marked as long. Nothing fails by the clock:
+# who reads the end of a run sees what grew.
+BUDGET = 30.0
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name the tests that took longer than they may."""
+    seconds = collections.Counter()
+    for report in (one for found in terminalreporter.stats.values() for one in found):
+        if isinstance(report, pytest.TestReport) and "long" not in report.keywords:
+            seconds[report.nodeid] += report.duration
+    for name, taken in seconds.most_common():
+        if taken > BUDGET:
+            terminalreporter.write_line(f"over the budget of {BUDGET:.0f} s: {name} ({taken:.0f} s)")

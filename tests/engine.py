@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import shutil
 import signal
@@ -61,12 +63,42 @@ def docker(*words: str) -> str:
     return done.stdout.decode()
 
 
+class _Connection(http.client.HTTPConnection):
+    """A connection to an engine's socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("docker", timeout=60)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def ask(host: str, question: str) -> Any:
+    """Ask an engine by its API: starting the docker program takes ten times as long as the answer."""
+    with contextlib.closing(_Connection(host[len("unix://") :])) as connection:
+        connection.request("GET", question)
+        return json.loads(connection.getresponse().read())
+
+
 def census() -> dict[str, list[str]]:
     """List all that is on the real engine."""
+    host = os.environ.get("DOCKER_HOST", "")
+    if host.startswith("unix://"):
+        images = ask(host, "/images/json?all=1")
+        return {
+            "containers": sorted(container["Id"] for container in ask(host, "/containers/json?all=1")),
+            "images": sorted(image["Id"] for image in images),
+            "tags": sorted(tag for image in images for tag in image["RepoTags"] or () if "<none>" not in tag),
+            "volumes": sorted(volume["Name"] for volume in ask(host, "/volumes")["Volumes"] or ()),
+        }
+    tags = docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()
     return {
         "containers": sorted(docker("ps", "--all", "--quiet", "--no-trunc").split()),
         "images": sorted(set(docker("images", "--all", "--quiet", "--no-trunc").split())),
-        "tags": sorted(docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()),
+        "tags": sorted(tag for tag in tags if "<none>" not in tag),
         "volumes": sorted(docker("volume", "ls", "--quiet").split()),
     }
 
@@ -128,7 +160,9 @@ class PrivateEngine:
 
     def answers(self) -> bool:
         assert self.process.poll() is None, "the private engine ended"
-        return not subprocess.run(["docker", "--host", self.host, "version"], capture_output=True).returncode
+        with contextlib.suppress(OSError, ValueError):
+            return bool(ask(self.host, "/version"))
+        return False
 
     def _preparation(self) -> str:
         """Return the shell commands that furnish the engine's namespaces."""

@@ -252,7 +252,7 @@ def test_what_commands_get_up_to(evaluate, lines):
     assert wrong == []
 
 
-BIG = "head -c 50000000 /dev/zero | tr '\\0' x"
+BIG = "head -c 5000000 /dev/zero | tr '\\0' x"
 OUTPUTS = [
     (f"echo needle; {BIG}; {BIG}", "passed"),
     (f"{BIG}; echo needle; {BIG}", "passed"),

@@ -243,7 +243,7 @@ def test_the_readmes_command_that_reads_prints_what_stands_there():
 
 
 @pytest.fixture(scope="module")
-def measured(buildkit_program, tmp_path_factory):
+def measured(networked_engine, buildkit_program, tmp_path_factory):
     """Measure the worked pairs by the README's command, two at a time: exit, output, errors, JSON of each."""
     folder = tmp_path_factory.mktemp("measured")
     os.symlink(buildkit_program, folder / "docker")
