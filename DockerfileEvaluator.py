@@ -1090,7 +1090,6 @@ KEPT_STEP = 2 * 1024  # of a step's output, its beginning
 KEPT_LOG = 16 * 1024  # of the build log, its end
 KEPT_ANSWER = 4 * 1024 * 1024  # of a docker command that only asks
 CONTROL_SIZE = 1024 * 1024  # of fresh random content: the cache has no answer, a full disk no room
-TAR_BLOCK = 512  # of an archive; in its first one byte tells the file's type (POSIX, pax)
 
 # bash takes functions from the environment even as sh, and these would answer in the place of the
 # words that the scripts use; `unset` itself, `set`, `trap`, `exit`, `exec`, `shift` and `:` are special
@@ -1138,6 +1137,11 @@ SAYS_NO_SOURCE = re.compile(
 SAYS_RUN_FAILED = re.compile(r"(returned a non-zero code: |exit code: |exit status )(?P<code>\d+)\W*$")
 KILLED = ("137", "143")  # exit codes of a RUN that somebody killed: an engine that ends, a lack of memory
 
+# The legacy builder's word on a registry, whose steps fail for other reasons, too, under the same title.
+SAYS_REGISTRY = re.compile(
+    r"(invalid from flag value \S+: )?(Error response from daemon: )?"
+    r"((Get|Head) \"?https?:|toomanyrequests|error pulling|received unexpected|(dial|read) tcp|net/http)"
+)
 # The steps that ask a registry, by their titles; with BuildKit COPY --from=IMAGE is FROM, too.
 _ASKS_REGISTRY = {
     "buildkit": re.compile("FROM |resolve image config for |load metadata for "),
@@ -1171,7 +1175,7 @@ _ADVERTISING = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 # What the legacy builder and podman's put among the lines that a RUN prints.
-_OF_THE_BUILDER = re.compile("( -)?--> |Removing intermediate container [0-9a-f]+$")
+_OF_THE_BUILDER = re.compile("( -)?--> |Removing intermediate container [0-9a-f]{12}$")
 # On stderr, and no reason of a failure: warnings, and what stands below a word that docker refuses.
 _NO_REASON = re.compile(
     r"""
@@ -1211,8 +1215,8 @@ _RUN = re.compile(
     """,
     re.VERBOSE,
 )
-# Files on which docker may wait for ever, by the typeflag of an archive.
-_TAR_TYPES = {b"3": "a device", b"4": "a device", b"6": "a pipe"}
+# Files on which docker may wait for ever, by the typeflag of an archive (POSIX, pax).
+_BLOCKING = {b"3": "a device", b"4": "a device", b"6": "a pipe"}
 
 
 _SECRETIVE = {  # flags whose values may be secrets
@@ -1595,7 +1599,8 @@ class BuildLog:
     def is_cut(self) -> bool:
         """Whether docker lost its connection in a RUN, of which it else says how it ended."""
         is_run = not self._failed and self.failed_step.titles[0].startswith("RUN ")
-        return is_run and bool(SAYS_CUT.match(self.last_word))
+        word = self.last_word
+        return bool(is_run and SAYS_CUT.match(word) and not SAYS_RUN_FAILED.search(word))
 
     @property
     def asks_registry(self) -> bool:
@@ -1606,6 +1611,8 @@ class BuildLog:
         """
         word = self.last_word
         if SAYS_RUN_FAILED.search(word) or SAYS_NO_SUCH_IMAGE.search(word) or word.startswith("COPY failed"):
+            return False
+        if self.builder == "legacy" and not SAYS_REGISTRY.match(word):
             return False
         failed = [self._steps[name] for name in self._failed] or [self.failed_step]
         titles = [title for step in failed for title in step.titles]
@@ -1641,7 +1648,8 @@ class BuildLog:
         if self.builder == "legacy":
             line = line.rpartition("\r")[2]  # of a progress that overwrites itself
         # The legacy builder hands on what a RUN prints as stdout; with the others all is on stderr.
-        if stream == "stderr" and not _NO_REASON.match(line):
+        is_quoted = self.builder == "legacy" and self._said  # a command, perhaps of several lines
+        if stream == "stderr" and (is_quoted or not _NO_REASON.match(line)):
             self._said.append(line.strip())
         begins = BUILDERS[self.builder][1].match(line) if self.builder else None
         name = begins["vertex"] if begins and self.builder == "buildkit" else ""
@@ -1653,7 +1661,10 @@ class BuildLog:
         elif step and name and line.startswith(f"#{name} ERROR: "):
             self._failed.append(name)
         elif step and not _OF_THE_BUILDER.match(line) and not SAYS_RUN_FAILED.search(line):
-            step.output.feed(f"{line}\n".encode())
+            # What a RUN prints may lack its last line break.
+            step.output.feed(
+                f"{re.sub('Removing intermediate container [0-9a-f]{12}$', '', line)}\n".encode()
+            )
         self._kept.feed(f"{line}\n".encode())
         self._watch(line, bool(begins))
 
@@ -2191,10 +2202,9 @@ class Docker:
         with contextlib.suppress(EngineError):  # which is for the tests to find out
             self._engine.ask(*argv, last=True, limit=CREATE_LIMIT, makes=name)
             for path in ("/etc/passwd", "/etc/group"):
-                kind = _TAR_TYPES.get(self._type_of_file(f"{name}:{path}"))
-                if kind:
-                    why = f"the image cannot be started: {path} is {kind}, not a regular file"
-                    self._unstartable = Run(FAILED, why)
+                what = self._what_blocks(name, path)
+                if what:
+                    self._unstartable = Run(FAILED, f"the image cannot be started: {path} is {what}")
             self._engine.remove("container", name)
 
     def run(self, script: Script, timeout: float, *, network: bool, retry: bool = False) -> Run:
@@ -2230,18 +2240,29 @@ class Docker:
             raise EngineError(f"the image could not be kept: {shown(last_line(answer.stderr))}")
         return tag
 
-    def _type_of_file(self, source: str) -> bytes:
-        """Return the type of a container's file, links followed, by the first header of an archive of it."""
-        archive = b""
-        with Process((self._engine.program, "cp", "-L", source, "-"), self._engine.environment) as process:
-            for stream, data in process.read():
-                archive += data if stream == "stdout" else b""
-                if len(archive) >= CHUNK or process.clock() > CALL_LIMIT or self._stop.asked:
-                    break
-        while archive[156:157] in (b"x", b"g", b"L", b"K"):  # headers that only extend the next one
-            size = int(archive[124:136].strip(b"\0 ") or b"0", 8)
-            archive = archive[TAR_BLOCK + -(-size // TAR_BLOCK) * TAR_BLOCK :]
-        return archive[156:157]
+    def _what_blocks(self, container: str, path: str) -> str:
+        """Say what a file is, links followed, that docker might wait for when it opens it; else return ""."""
+        import tarfile
+        from io import BytesIO
+
+        for _ in range(40):  # as many links as Linux follows
+            archive = b""
+            argv = (self._engine.program, "cp", f"{container}:{path}", "-")
+            with Process(argv, self._engine.environment) as process:
+                for stream, data in process.read():
+                    archive += data if stream == "stdout" else b""
+                    if len(archive) >= CHUNK or process.clock() > CALL_LIMIT or self._stop.asked:
+                        break
+            try:
+                file = tarfile.open(fileobj=BytesIO(archive), mode="r|").next()  # noqa: SIM115 - in memory
+            except tarfile.TarError:
+                file = None  # not there
+            if not file or not file.issym():
+                return _BLOCKING.get(file.type, "") if file else ""
+            path = os.path.normpath(os.path.join(os.path.dirname(path), file.linkname))
+            if path.startswith(("/proc/", "/dev/", "/sys/")):  # which a container has, and its image has not
+                return f"a link to {shown(path, 80)}"
+        return ""
 
     def _container(self, script: Script, timeout: float, *, network: bool, keep: bool) -> Transcript:
         """Start one container, read it to its end or a time limit, and remove it; `keep` it for its State."""

@@ -8,9 +8,8 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     faults.json         what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
                         "given": WORD only where the call holds it, "lacks": WORD where it does not; "help": true
                         only where it asks for help; "do": "say" prints and goes on, "lose" and "find" the engine
-    types.json          the type of a file in the image, by its path: {"/etc/passwd": "6"}; of several letters
-                        all but the last are headers that extend the next
-    state.json          what the State of a container of the image says, beside the usual
+    types.json          the type of a file in the image, or where it links to, by its path:
+                        {"/etc/passwd": "6"}
     info.json           what `docker info` says, beside the usual
     contexts.json       the names of docker's contexts
     environment.json    what a container's environment holds, beside PATH
@@ -438,12 +437,15 @@ def create(words):
 
 
 def cp(words):
-    """Print the archive of a file whose type, as ustar tells it, stands in types.json."""
-    *extensions, kind = load("types.json", default={}).get(words[-2].partition(":")[2], "0")
-    for extension in extensions:
-        header = "extension".ljust(124, "\0") + f"{600:011o}\0".ljust(32, "\0") + extension
-        sys.stdout.write(header.ljust(512, "\0") + "6" * 600 + "\0" * 424)
-    sys.stdout.write("file".ljust(156, "\0") + kind + "\0" * (1024 - 157))
+    """Print the archive of a file, whose type, as ustar tells it, or link stands in types.json."""
+    import tarfile
+
+    source = words[-2].partition(":")[2]
+    kind = load("types.json", default={}).get(source, "0")
+    file = tarfile.TarInfo(os.path.basename(source))
+    file.type, file.linkname = (b"2", kind) if len(kind) > 1 else (kind.encode(), "")
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(file)
 
 
 COMMANDS = {

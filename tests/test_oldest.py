@@ -42,7 +42,9 @@ def test_a_program_can_be_imported(program):
     assert oldest("-W", "error", "-c", script) == (0, "", "")
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "program", [file for file in PROGRAMS if "__main__" in file.read_text()], ids=lambda file: file.name
+)
 def test_a_program_says_how_it_is_used(program):
     code, out, err = oldest(program, "--help")
     assert (code, out.startswith("usage: "), err) == (0, True, "")
@@ -89,9 +91,8 @@ def tree(tmp_path):
 
 def test_the_tools(fake, tree):
     """A tree, the board of its reports, and a look at its rubric."""
-    (all_of_them,) = (PROJECT / "artifacts").glob("*.py")
-    (board,) = (PROJECT / "reports").glob("*.py")
-    (review,) = (PROJECT / "rubrics").glob("*.py")
+    all_of_them, board = PROJECT / "artifacts/evaluate_all.py", PROJECT / "reports/leaderboard.py"
+    review = PROJECT / "rubrics/review.py"
     folders = [f"--{name}={tree / name}" for name in ("artifacts", "rubrics", "reports")]
     done = oldest(all_of_them, *folders)
     assert done[0] == 0, done

@@ -308,28 +308,29 @@ def test_an_image_that_cannot_be_started_runs_no_test_of_the_next_wave(fake, eva
 
 # The files of accounts
 
-TYPES = {  # typeflags of an archive (POSIX, pax), and the word of the message
-    "0": "",
-    "\0": "",
-    "1": "",
-    "2": "",
-    "5": "",
-    "3": "a device",
-    "4": "a device",
-    "6": "a pipe",
-    "x6": "a pipe",
-    "gL6": "a pipe",
-    "xK0": "",
+FAR = "/etc/" + "ö" * 120  # which an archive can only tell in a header of its own
+FILES = {
+    "a file": ({}, ""),
+    "a folder": ({"/etc/passwd": "5"}, ""),
+    "a device": ({"/etc/passwd": "3"}, "a device"),
+    "a disk": ({"/etc/passwd": "4"}, "a device"),
+    "a pipe": ({"/etc/passwd": "6"}, "a pipe"),
+    "a link": ({"/etc/passwd": "../etc/other"}, ""),
+    "a link to a pipe": ({"/etc/passwd": "other", "/etc/other": FAR, FAR: "6"}, "a pipe"),
+    "a link to itself": ({"/etc/passwd": "/etc/passwd"}, ""),
+    "a link into /proc": ({"/etc/passwd": "/proc/self/fd/1"}, "a link to /proc/self/fd/1"),
+    "a link to standard input": ({"/etc/passwd": "../dev/stdin"}, "a link to /dev/stdin"),
 }
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/etc/group"])
-@pytest.mark.parametrize("kind", sorted(TYPES))
-def test_an_image_whose_files_of_accounts_would_block_docker_is_never_started(fake, evaluate, kind, path):
-    fake.write("types", {path: kind})
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_an_image_whose_files_of_accounts_would_block_docker_is_never_started(fake, evaluate, name, path):
+    files, what = FILES[name]
+    fake.write("types", {path if key == "/etc/passwd" else key: kind for key, kind in files.items()})
     report = evaluate(["FROM x"], TRUE, TRUE)
-    why = f"the image cannot be started: {path} is {TYPES[kind]}, not a regular file"
-    if TYPES[kind]:
+    why = f"the image cannot be started: {path} is {what}"
+    if what:
         assert {(row["status"], row["message"]) for row in report["test_results"]} == {("failed", why)}
         assert fake.count("run") == 0
     else:
@@ -347,7 +348,6 @@ def test_the_files_of_accounts_are_looked_at_once_before_the_first_start(fake, e
         1,
         fake.calls("create")[0][-2],
     )
-    assert [call[1:2] for call in fake.calls("cp")] == [["-L"]] * 2  # through links
 
 
 @pytest.mark.parametrize("on", ["create", "cp"])

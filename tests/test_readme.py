@@ -97,7 +97,7 @@ def test_the_tree_is_found_by_its_command_alone(checkout):
         assert b"no Dockerfile matches" in subprocess.run(words, stderr=subprocess.PIPE).stderr
 
 
-def test_from_nothing_to_a_board_by_its_commands_as_they_stand(engine, legacy, checkout):
+def test_from_nothing_to_a_board_by_its_commands_as_they_stand(networked_engine, engine, legacy, checkout):
     before = census()
     git = ["git", "-c", "user.name=x", "-c", "user.email=x", "-c", "commit.gpgsign=false"]
     subprocess.run("git init -q . && git add -A", shell=True, check=True)

@@ -385,7 +385,7 @@ class Registry:
 
 
 @pytest.fixture
-def registry(legacy, engine, tmp_path, monkeypatch):
+def registry(networked_engine, legacy, engine, tmp_path, monkeypatch):
     if not shutil.which("docker-registry") and ENGINE_REQUIRED and os.getuid() == 0:
         subprocess.run(["apt-get", "install", "-y", "-qq", "docker-registry"], stdout=subprocess.DEVNULL)
     if not shutil.which("docker-registry"):
