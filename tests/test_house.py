@@ -104,8 +104,8 @@ def test_the_parts_are_few():
 def test_the_evaluator_and_its_docker_room_stay_within_their_bounds():
     lines = SOURCE.splitlines()
     starts = {int(line[7]): at for at, line in enumerate(lines) if re.match(r"# Room \d: ", line)}
-    assert len(lines) <= 3520
-    assert starts[5] - starts[4] <= 1380
+    assert len(lines) <= 3540
+    assert starts[5] - starts[4] <= 1400
 
 
 def test_public_names_have_docstrings():
