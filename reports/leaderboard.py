@@ -409,7 +409,7 @@ class Board:
             passes, rests = zip(*pairs)
             note, share = "", math.fsum(passes) / len(passes)
             if share in (0, 1):
-                note = ("passed by all" if share else "passed by none") * (len(passes) > 1)
+                note = ("passed by all built" if share else "passed by none built") * (len(passes) > 1)
             elif chance.as_low([passed > 1 / 2 for passed in passes], rests) < RARE:  # most samples of a row
                 note = "passed by the weaker"
             items[test_id] = [f"{percent(share, 0)} of {len(passes)}", note]

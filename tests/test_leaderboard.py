@@ -197,9 +197,9 @@ def test_items_tell_what_all_pass_none_passes_and_the_weaker_pass(folder):
     items = with_odd(folder, 11, {0, 1, 2, 3})
     folder("m99/app", report(*[row(name, "not_run") for name in items], kind="build"))
     assert board(folder.root).items("app") == items  # what was not built tells nothing of a test
-    assert items["t00"] == ["100% of 11", "passed by all"]
+    assert items["t00"] == ["100% of 11", "passed by all built"]
     assert items["t05"] == ["55% of 11", ""]
-    assert items["t11"] == ["0% of 11", "passed by none"]
+    assert items["t11"] == ["0% of 11", "passed by none built"]
     assert items["odd"] == ["36% of 11", "passed by the weaker"]  # the weakest four of C(11, 4) = 330 choices
     code, out, _ = run(folder.root, "--items")
     assert (code, squeezed(out)[:4] + squeezed(out)[-1:]) == (
