@@ -1080,7 +1080,7 @@ PULL_LIMIT = 60.0  # for Docker Hub to say that it has no such image
 MARGIN = 3600.0  # that a run may outlive the sum of its limits before it counts as dead
 GRACE = 1.0  # that a limit waits while output still comes; a gap in our clock that is longer is not counted
 STANDSTILL = 5.0  # gaps after which a verdict is in doubt: Ctrl-Z, a machine that slept
-SLOW_ANSWER = 2.0  # after which an engine counts as having stood still, too
+SLOW_ANSWER = 1.0  # after which an engine counts as having stood still, too; it mostly takes 0.02
 
 # Sizes in bytes.
 CHUNK = 64 * 1024
