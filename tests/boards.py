@@ -6,10 +6,8 @@ import html.parser
 import json
 import os
 import random
-import subprocess
-import sys
 
-from conftest import PROJECT, load_program
+from conftest import PROJECT, called, load_program
 
 PROGRAM = PROJECT / "reports" / "leaderboard.py"
 leaderboard = load_program(PROGRAM)
@@ -89,10 +87,8 @@ class Folder:
         return self.root
 
 
-def run(*words):
-    environment = dict(os.environ)  # else the child gets the COLUMNS that readline, once imported, sets
-    done = subprocess.run([sys.executable, str(PROGRAM), *words], capture_output=True, env=environment)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+def run(*words, **more):
+    return called(leaderboard.main, *words, **more)
 
 
 def squeezed(text):

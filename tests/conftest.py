@@ -8,6 +8,7 @@ import collections
 import contextlib
 import functools
 import importlib.util
+import io
 import json
 import os
 import py_compile
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Callable
 
 import jsonschema
 import pytest
@@ -42,6 +44,26 @@ def load_program(path: object) -> object:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def called(
+    main: Callable[[tuple[str, ...]], int], *words: object, encoding: str = "utf-8"
+) -> tuple[int, str, str]:
+    """Call a program's `main` in this process; return its exit code, what it printed and what it complained of.
+
+    Starting Python for each of hundreds of calls would take most of their time.
+    """
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, stream in zip(("stdout", "stderr"), streams):
+            patch.setattr(sys, name, stream)
+        try:
+            code = main(tuple(map(str, words)))
+        except SystemExit as end:
+            code = end.code
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    return (code, *(stream.buffer.getvalue().decode() for stream in streams))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,10 @@
-"""What the tests of rubrics/review.py share: the program, and tests for rubrics."""
+"""What the tests of rubrics/review.py share: the program, tests for rubrics, and a plugin of pytest that writes them."""
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from conftest import PROJECT, load_program
 
 PROGRAM = PROJECT / "rubrics" / "review.py"
@@ -19,3 +22,21 @@ def command(text, **params):
 
 def names(warnings):
     return [name for name, _, _ in warnings]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a rubric; return its path."""
+
+    def make(*tests, repo="r", name="rubric.json"):
+        file = tmp_path / name
+        file.write_text(json.dumps({**({"repo": repo} if repo else {}), "tests": tests}))
+        return str(file)
+
+    return make
+
+
+@pytest.fixture
+def found(write):
+    """Return name, place and sentence of each warning about a rubric of these tests."""
+    return lambda *tests, **more: [warning[:3] for warning in review.read(write(*tests, **more)).warnings]

@@ -261,10 +261,9 @@ def test_what_cannot_be_written_is_an_error_of_one_line(folder, tmp_path):
     assert err.startswith("cannot write: ")
 
 
-def test_names_that_a_terminal_cannot_show_or_obeys_are_replaced(folder, monkeypatch):
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+def test_names_that_a_terminal_cannot_show_or_obeys_are_replaced(folder):
     folder("\x1b[31mmodèle/r", report(row("a"), repo="dépôt"))
-    code, out, err = run(folder.root)
+    code, out, err = run(folder.root, encoding="ascii")
     assert (code, err) == (0, "")
     assert "\x1b" not in out
     assert "?[31mmod?le" in out

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import PROJECT
+from conftest import PROJECT, called
 from engine import census
 from reviews import LOOK, PROGRAM, command, names, review
 
@@ -20,35 +20,14 @@ README = (PROJECT / "rubrics" / "README.md").read_text()
 SHIPPED = sorted((PROJECT / "rubrics").glob("*.json"))
 
 
-@pytest.fixture
-def write(tmp_path):
-    """Write a rubric; return its path."""
-
-    def make(*tests, repo="r", name="rubric.json"):
-        file = tmp_path / name
-        file.write_text(json.dumps({**({"repo": repo} if repo else {}), "tests": tests}))
-        return str(file)
-
-    return make
-
-
-@pytest.fixture
-def found(write):
-    """Return name, place and sentence of each warning about a rubric of these tests."""
-    return lambda *tests, **more: [warning[:3] for warning in review.read(write(*tests, **more)).warnings]
+pytest_plugins = ["reviews"]
 
 
 # The command line
 
 
-def run(*words, **environment):
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *map(str, words)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        timeout=600,
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+def run(*words):
+    return called(review.main, *words)
 
 
 def test_a_line_for_each_warning_a_summary_for_each_rubric_and_the_sum(write):

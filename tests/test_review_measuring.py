@@ -15,17 +15,7 @@ from reviews import LOOK, PROGRAM, command, review
 
 import DockerfileEvaluator as de
 
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a rubric; return its path."""
-
-    def make(*tests, repo="r", name="rubric.json"):
-        file = tmp_path / name
-        file.write_text(json.dumps({**({"repo": repo} if repo else {}), "tests": tests}))
-        return str(file)
-
-    return make
+pytest_plugins = ["reviews"]
 
 
 # Measuring, by a stand-in for the evaluation

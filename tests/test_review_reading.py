@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,23 +12,7 @@ from reviews import LOOK, command, names, review
 
 import DockerfileEvaluator as de
 
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a rubric; return its path."""
-
-    def make(*tests, repo="r", name="rubric.json"):
-        file = tmp_path / name
-        file.write_text(json.dumps({**({"repo": repo} if repo else {}), "tests": tests}))
-        return str(file)
-
-    return make
-
-
-@pytest.fixture
-def found(write):
-    """Return name, place and sentence of each warning about a rubric of these tests."""
-    return lambda *tests, **more: [warning[:3] for warning in review.read(write(*tests, **more)).warnings]
+pytest_plugins = ["reviews"]
 
 
 # Each is also run by the host's /bin/sh, where `nosuch` is no command: what the warning says is true.
