@@ -291,6 +291,32 @@ def dockerfile(tmp_path):
     return write
 
 
+@pytest.fixture(scope="session")
+def busybox(tmp_path_factory):
+    """Return a busybox: the host's, that of Debian's package, or that of the image."""
+    if shutil.which("busybox"):
+        return shutil.which("busybox")
+    folder = tmp_path_factory.mktemp("busybox")
+    if shutil.which("apt-get") and shutil.which("dpkg"):
+        subprocess.run(["apt-get", "download", "busybox-static"], cwd=str(folder), capture_output=True)
+        for package in folder.glob("*.deb"):
+            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+            return str(folder / "bin" / "busybox")
+    if engine_answers():
+        shell = 'id=$(docker create busybox:stable) && docker cp "$id:/bin/busybox" . && docker rm "$id"'
+        if subprocess.run(["sh", "-c", shell], cwd=str(folder), capture_output=True).returncode == 0:
+            return str(folder / "busybox")
+    return pytest.skip("no busybox on this machine, in Debian's package or on an engine")
+
+
+@pytest.fixture(params=["dash", "bash", "busybox"])
+def shell(request):
+    """Return each shell that images have as /bin/sh, as the words that start it here."""
+    if request.param == "busybox":
+        return [request.getfixturevalue("busybox"), "sh"]
+    return [shutil.which(request.param) or pytest.skip(f"no {request.param} on this machine")]
+
+
 @pytest.fixture
 def evaluate(dockerfile, rubric):
     """Evaluate a Dockerfile (a list of lines) against tests; return the report."""
@@ -456,7 +482,7 @@ def clean_engine(engine):
 def pytest_configure(config):
     config.addinivalue_line("markers", "private: needs engines of its own, which it may harm")
     config.addinivalue_line("markers", "networked: installs Debian's packages; one after another")
-    config.addinivalue_line("markers", "long(why): may take longer than BUDGET")
+    config.addinivalue_line("markers", "long(why): not in tests/run quick, and may take longer than BUDGET")
 
 
 ON_AN_ENGINE = {"engine", "any_engine"}
@@ -471,6 +497,8 @@ def pytest_collection_modifyitems(items):
             # Before all other fixtures, those of a module too; the list is that of all cases of a test.
             if names[0] != "engine" and "networked_engine" not in names:
                 names.insert(0, "engine")
+        if "browser" in names:
+            item.add_marker(pytest.mark.long("starts a browser"))
         if "private_engine" in names:
             item.add_marker(pytest.mark.private)
         if "networked_engine" in names:

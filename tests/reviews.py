@@ -1,4 +1,7 @@
-"""What the tests of rubrics/review.py share: the program, tests for rubrics, and a plugin of pytest that writes them."""
+"""What the tests of rubrics/review.py share: the program, and rubrics for it: a plugin of pytest.
+
+Test modules name it in `pytest_plugins`, and import its helpers (PYTEST_DONT_REWRITE).
+"""
 
 from __future__ import annotations
 

@@ -153,6 +153,7 @@ def test_a_page_that_is_too_large_drops_the_longest_and_says_how_many(folder, mo
     assert all(f"short {at}" in page for at in range(10))
 
 
+@pytest.mark.long("reads a thousand reports")
 def test_a_page_on_many_repositories_is_under_two_megabytes_too(folder):
     for number in range(1000):
         status = ["passed" if (n * 7 + number) % 3 else "failed" for n in range(40)]
@@ -172,6 +173,7 @@ def thousand(folder):
     return folder.root
 
 
+@pytest.mark.long("reads a thousand reports")
 def test_a_thousand_reports_make_a_page_under_two_megabytes_in_seconds(folder, tmp_path):
     thousand(folder)
     before = time.process_time()

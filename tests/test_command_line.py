@@ -506,6 +506,7 @@ except KeyboardInterrupt:
     assert fake.left() == []
 
 
+@pytest.mark.long("installs a package")
 def test_the_package_installs_and_its_script_runs(tmp_path):
     """In an empty virtual environment; it needs the index of packages, as the tests themselves do."""
     copy, environment = tmp_path / "project", tmp_path / "venv"

@@ -65,6 +65,7 @@ def test_a_tree_is_evaluated_and_what_has_a_report_is_resumed(fake, project, tre
     assert fake.left() == []
 
 
+@pytest.mark.long("waits for a registry")
 def test_the_means_are_of_these_dockerfiles_and_say_what_they_lack(fake, project, tree, run):
     reports = tree({"m/app": "FROM x\n", "m/lib": "FROM x\n", "other/app": "FROM x\n"})
     run()
@@ -108,6 +109,7 @@ def test_the_context_is_the_dockerfiles_own_folder_without_checkouts(fake, proje
     assert "there/app: no such folder for the build context" in errors
 
 
+@pytest.mark.long("nine trees")
 @pytest.mark.parametrize(
     "awkward",
     [

@@ -49,6 +49,7 @@ def test_the_rubric_that_it_shows_is_understood(checkout):
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"rubrics/shown.json: 2 tests, 3 points")
 
 
+@pytest.mark.long("eight evaluations, one after another")
 def test_the_loop_for_a_shell_can_be_started_again(fake, checkout):
     (loop,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     first = subprocess.run(["sh", "-c", loop], stdout=subprocess.PIPE)

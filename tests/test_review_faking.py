@@ -117,11 +117,10 @@ def test_text_of_an_enemy_takes_no_time(faked, text):
 STRINGS = ["it's", '"17.', "a\nb", "$HOME `x` \\n %s", "é€", "-n"]
 
 
-@pytest.mark.parametrize("shell", ["dash", "bash", "busybox sh"])
 def test_a_stub_prints_all_strings_and_holds_them(faked, tmp_path, shell):
     tests = [command("a {n}", contains=STRINGS[:3]), names("file_contains", path="f", contains=STRINGS[2:])]
     faked(*tests, command("b {n}", contains=["= {n*2}"], draw={"n": [0, 10**7]}))
-    done = subprocess.run([*shell.split(), str(tmp_path / "stub"), "-x"], capture_output=True, check=True)
+    done = subprocess.run([*shell, str(tmp_path / "stub"), "-x"], capture_output=True, check=True)
     assert done.stdout.decode() == "\n".join([*STRINGS, "= {n*2}", ""])  # it cannot know the number
     content = (tmp_path / "stub").read_bytes()
     assert all(text.encode() in content for text in STRINGS)

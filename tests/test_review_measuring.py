@@ -506,8 +506,9 @@ HELD = [
 ]
 
 
-@pytest.mark.parametrize("base", ["busybox:stable", "debian:bookworm-slim"])
-@pytest.mark.parametrize("builder", ["legacy", "buildkit"])
+@pytest.mark.parametrize(
+    ("builder", "base"), [("legacy", "busybox:stable"), ("buildkit", "debian:bookworm-slim")]
+)
 def test_stubs_of_names_pass_what_asks_for_names(request, clean_engine, write, capsys, base, builder):
     request.getfixturevalue(builder)
     assert review.main([write(*ASKED, *HELD), "--base", base, "--run-option=--network=host"]) == 0

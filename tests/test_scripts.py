@@ -1,4 +1,4 @@
-"""The check scripts, run for real in the host's own shell through the fake docker."""
+"""The check scripts, run for real in the shells that images have, on the host, through the fake docker."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ def test_every_type_has_cases():
 
 
 @pytest.mark.parametrize("kind", sorted(CASES))
-def test_verdicts(kind, place, evaluate):
+def test_verdicts(kind, place, evaluate, shell):
+    place.write("shell", shell)
     cases = CASES[kind]
     report = evaluate(["FROM x"], *((kind, params) for params, _, _ in cases))
     for row, (params, status, message) in zip(report["test_results"], cases):
-        assert (row["status"], message in row["message"]) == (status, True), (params, row)
+        # What plays /bin/sh here has another name, and tells of a syntax error by that.
+        words = "exit code 2" if params == {"command": "if"} else message
+        assert (row["status"], words in row["message"]) == (status, True), (params, row)
     assert place.left() == []
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from conftest import PROJECT
 
 SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
@@ -19,6 +20,7 @@ def test_what_a_test_starts_hears_every_signal():
     assert [number for number in SIGNALS if int(ignored, 16) >> number - 1 & 1] == []
 
 
+@pytest.mark.long("starts pytest")
 def test_signals_that_are_ignored_where_the_suite_starts_change_nothing():
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0"]
     words += ["tests/test_suite.py", "-k", "hears_every_signal"]

@@ -261,6 +261,7 @@ def test_a_current_folder_that_was_deleted_meanwhile_is_named(monkeypatch, tmp_p
         de.write_file("report.json", "{}")
 
 
+@pytest.mark.long("forty starts")
 def test_an_early_ctrl_c_is_answered_without_a_traceback(fake, arguments):
     """What the interpreter says before the first statement that can answer runs, is not ours."""
     text = Path(PROGRAM[-1]).read_text(encoding="utf-8")

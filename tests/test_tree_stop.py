@@ -19,27 +19,28 @@ from trees import BRIEF, FAILS, builds, ea, evaluations, inventory, kind, some_a
 pytest_plugins = ["trees"]
 
 
-def slow_tree(tree, count=8):
-    return tree({f"m{at // 4}/app{at}": "FROM x\n" for at in range(count)}, run_command("sleep 1.5"))
+def slow_tree(tree):
+    return tree({f"m{at // 3}/app{at}": "FROM x\n" for at in range(6)}, run_command("sleep 1"))
 
 
+@pytest.mark.long("programs and their ends")
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_signal_lets_those_under_way_clean_up_and_a_second_start_goes_on(fake, project, tree, number, code):
     reports = slow_tree(tree)
-    with start("--parallel", "3") as first:
+    with start("--parallel", "2") as first:
         wait_for(some_are_done(reports))
         os.kill(first.pid, number)
         said = first.communicate(timeout=60)[0].decode()
     assert first.returncode == code
-    assert "interrupted; waiting for 3 to clean up (interrupt again to skip that)\n" in said
+    assert "interrupted; waiting for 2 to clean up (interrupt again to skip that)\n" in said
     assert fake.left() == []
     kinds = [kind(report) for report in reports]
     assert set(kinds) <= {"whole", "interrupted", "none"}
     assert "none" in kinds
     counts = [evaluations(report) for report in reports]
-    with start("--parallel", "3") as second:
+    with start("--parallel", "2") as second:
         said = second.communicate(timeout=120)[0].decode()
     assert (second.returncode, {kind(report) for report in reports}) == (0, {"whole"})
     assert f"resumed {kinds.count('whole')}," in said
@@ -48,6 +49,7 @@ def test_a_signal_lets_those_under_way_clean_up_and_a_second_start_goes_on(fake,
     assert fake.left() == []
 
 
+@pytest.mark.long("programs and their ends")
 def test_a_second_signal_leaves_clean_up_too(fake, project, tree):
     reports = slow_tree(tree)
     fake.fault("container rm", "hang", **{"from": 2})  # after that of the control
@@ -64,6 +66,7 @@ def test_a_second_signal_leaves_clean_up_too(fake, project, tree):
     assert {kind(report) for report in reports} <= {"interrupted", "none"}
 
 
+@pytest.mark.long("programs and their ends")
 def test_after_a_kill_those_under_way_end_alone_and_nothing_is_evaluated_twice(fake, project, tree):
     reports = tree({f"a/app{at}": "FROM x\n" for at in range(3)}, run_command("sleep 8"))
     with start("--parallel", "2") as first:
@@ -77,6 +80,7 @@ def test_after_a_kill_those_under_way_end_alone_and_nothing_is_evaluated_twice(f
     assert fake.left() == []
 
 
+@pytest.mark.long("programs and their ends")
 def test_two_starts_share_a_tree(fake, project, tree):
     reports = tree({f"a/app{at}": "FROM x\n" if at else FAILS for at in range(6)}, BRIEF)
     with start("--parallel", "2") as first, start("--parallel", "2") as second:
