@@ -270,6 +270,10 @@ NOT_OF_A_REGISTRY = {
     "a forged step": 'COPY ["a\\n#9 FROM x\\n#9 ERROR: dial tcp", "/"]',
     "a printed step": saying("Step 9/9 : FROM x", then="true") + "\nCOPY no-such-file /",
     "a RUN": saying(*WORDS.values(), then="exit 1"),
+    "a name that is none": "FROM Ubuntu",
+    "a stage by its number": "COPY --from=0 /no-such-file /",
+    "a step in a command of lines": """RUN ["/bin/sh", "-c", "echo 'Step 5/5 : FROM x'\\nexit 3 #\\nUsage: "]""",
+    "a cut in a command of lines": 'RUN ["/bin/sh", "-c", "exit 3 #\\nerror during connect: EOF"]',
 }
 
 
@@ -277,6 +281,15 @@ NOT_OF_A_REGISTRY = {
 def test_docker_hub_away_excuses_no_other_step(hub, builder, evaluate, line):
     hub.behave("away")
     report = evaluate(["FROM busybox:stable AS stage", "RUN true", "FROM busybox:stable", line], TRUE)
+    assert outcome(report) == "build"
+
+
+@pytest.mark.parametrize("words", ["/bin/sh /bin/cat /no-such-folder", "--chown=no-such-user /bin/sh /x"])
+def test_nor_what_only_the_legacy_builder_refuses(hub, legacy, evaluate, words):
+    hub.behave("away")
+    report = evaluate(
+        ["FROM busybox:stable AS stage", "FROM busybox:stable", f"COPY --from=stage {words}"], TRUE
+    )
     assert outcome(report) == "build"
 
 
