@@ -60,6 +60,14 @@ def test_a_needle_is_found_though_two_reads_cut_it_at_any_byte(cut):
     assert transcript.found() == (True,)
 
 
+@pytest.mark.parametrize("cut", range(1, len(f"{NONCE}=E 255\n")))
+def test_a_mark_is_found_though_two_reads_cut_it_at_any_byte(cut):
+    """The longest one, of which not a byte is output."""
+    end = f"{NONCE}=E 255\n".encode()
+    transcript = feed(BEGIN + b"body" + end, [len(BEGIN + b"body") + cut])
+    assert (transcript.statuses, transcript.output()) == ([255], "body")
+
+
 def test_a_needle_may_begin_with_what_stands_before_the_output():
     assert feed(BEGIN + b"A=1\0B=2\0" + END, [], "\0A=", before=b"\0").found() == (True,)
     assert feed(BEGIN + b"A=1\0B=2\0" + END, [], "\0A=").found() == (False,)
