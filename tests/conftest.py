@@ -213,7 +213,7 @@ def fake_server(fake_program):
     """Start one fake docker from which calls are forked; return its address."""
     with tempfile.TemporaryDirectory() as folder:  # a socket's address must be short
         address = os.path.join(folder, "docker")
-        words = [sys.executable, "-S", "-E", "-X", "utf8", fake_program, "serve", address]
+        words = [sys.executable, "-S", "-E", "-X", "utf8", "-W", "ignore", fake_program, "serve", address]
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             server.stdout.readline()
             yield address
