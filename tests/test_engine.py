@@ -91,14 +91,20 @@ def test_the_flawed_example_fails_in_every_way(evaluated):
 # Verdicts
 
 
-def test_all_cases_in_containers(clean_engine, dockerfile, rubric):
-    """The same table that test_scripts.py runs in each shell on the host."""
+def nastiest(cases):
+    """Return the case of the longest params for each status."""
+    by_length = sorted(cases, key=lambda case: len(repr(case[0])))
+    return {case[1]: case for case in by_length}.values()
+
+
+def test_the_nastiest_cases_in_containers(clean_engine, dockerfile, rubric):
+    """Of the table that test_scripts.py runs in each shell on the host: docker brings the same words there."""
     lines = ["FROM busybox:stable", *(f"ENV {name}={value}" for name, value in ENVIRONMENT.items())]
     path = dockerfile(*lines, "WORKDIR /place", "COPY place/ .", "RUN mkfifo pipe")
     place = Path(path).with_name("place")
     place.mkdir()
     fill(place)
-    cases = [(kind, *case) for kind in sorted(CASES) for case in CASES[kind]]
+    cases = [(kind, *case) for kind in sorted(CASES) for case in nastiest(CASES[kind])]
     report = de.evaluate(path, "cases", rubric(*((kind, params) for kind, params, _, _ in cases)), jobs=2)
     wrong = [
         (params, row["status"], row["message"])
@@ -307,26 +313,20 @@ def test_four_at_once_and_somebody_elses_things(request, engine, tmp_path, rubri
     docker("tag", "busybox:stable", "somebody:else")
     docker("run", "--detach", "--name", "somebodys", *labels, "busybox:stable", "sleep", "600")
     before = census()
-    tests = [
-        HELLO,
-        LOOK,
-        run_command("false"),
-        ("file_contains", {"path": "/n", "contains": ["n0"]}),
-    ]
-    path = rubric(*tests)
+    path = rubric(HELLO, ("file_contains", {"path": "/n", "contains": ["n0"]}))
     jobs = []
     for at in range(4):
         folder = tmp_path / f"n{at}"
         folder.mkdir()
         number = 0 if at % 2 else at
-        lines = ["FROM busybox:stable", "RUN touch /one", "RUN touch /two", f"RUN echo n{number} >/n"]
+        lines = ["FROM busybox:stable", "RUN touch /one", f"RUN echo n{number} >/n"]
         (folder / "Dockerfile").write_text("\n".join(lines) + "\n")
         jobs.append((str(folder / "Dockerfile"), "failed" if number else "passed"))
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(lambda job: de.evaluate(job[0], "r", path), jobs))
     for report, (_, last) in zip(reports, jobs):
         assert report["error"] is None
-        assert list(statuses(report).values()) == ["passed", "passed", "failed", last]
+        assert list(statuses(report).values()) == ["passed", last]
     after = census()
     docker("rm", "--force", "somebodys")
     docker("image", "rm", "somebody:else")
