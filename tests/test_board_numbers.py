@@ -98,16 +98,23 @@ def test_the_critical_difference_knows_no_names_and_no_order():
 
 # By scipy
 
+BY_SCIPY = pytest.mark.long("scipy's import takes seconds")
 
-def test_the_quantile_of_student_is_scipys_to_six_digits_and_more():
-    stats = pytest.importorskip("scipy.stats", reason="scipy needs a newer Python")
+
+@pytest.fixture
+def stats():
+    return pytest.importorskip("scipy.stats", reason="scipy needs a newer Python")
+
+
+@BY_SCIPY
+def test_the_quantile_of_student_is_scipys_to_six_digits_and_more(stats):
     for df in range(1, 501):
         assert chance.t_quantile(df) == pytest.approx(stats.t.ppf(0.975, df), rel=1e-9)
 
 
+@BY_SCIPY
 @pytest.mark.parametrize("seed", range(20))
-def test_an_interval_is_scipys(seed):
-    stats = pytest.importorskip("scipy.stats", reason="scipy needs a newer Python")
+def test_an_interval_is_scipys(stats, seed):
     draw = random.Random(seed)
     values = [draw.uniform(0.2, 0.8) for _ in range(5 + seed)]
     theirs = stats.ttest_1samp(values, 0).confidence_interval(0.95)
@@ -115,9 +122,9 @@ def test_an_interval_is_scipys(seed):
     assert chance.interval(values) == pytest.approx(cut, rel=1e-9)
 
 
+@BY_SCIPY
 @pytest.mark.parametrize("count", [12, 30, 43, 90, 200])
-def test_the_chance_of_ranks_is_scipys(count):
-    stats = pytest.importorskip("scipy.stats", reason="scipy needs a newer Python")
+def test_the_chance_of_ranks_is_scipys(stats, count):
     draw = random.Random(count)
     values = [draw.random() for _ in range(count)]
     passes = [draw.random() < 0.7 - 0.4 * value for value in values]
@@ -192,9 +199,9 @@ def numbers(cells, columns, wanted, k, numpy, stats):
     return line
 
 
+@BY_SCIPY
 @pytest.mark.parametrize("seed", range(100))
-def test_a_second_computation_finds_the_same_numbers(folder, seed):
-    stats = pytest.importorskip("scipy.stats", reason="scipy needs a newer Python")
+def test_a_second_computation_finds_the_same_numbers(stats, folder, seed):
     numpy = pytest.importorskip("numpy")
     draw = random.Random(seed)
     samples, models, repos = draw.choice([0, 0, 3]), draw.randrange(1, 6), draw.randrange(2, 9)
@@ -250,6 +257,7 @@ def alike(draw, models, repos):
     return [[min(max(0.7 + at + draw.gauss(0, 0.8), 0), 1) for at in hard] for _ in range(models)]
 
 
+@pytest.mark.long("twelve boards")
 def test_of_twelve_boards_of_twenty_equal_models_at_most_one_says_that_any_is_behind():
     alarms = 0
     for seed in range(12):

@@ -7,7 +7,6 @@ import re
 
 import pytest
 from cases import TRUE, output_contains, run_command
-from conftest import PROJECT
 
 import DockerfileEvaluator as de
 
@@ -152,6 +151,7 @@ def test_the_longest_draw_must_fit(read, faults, room, is_fault):
         assert read(test)
 
 
+@pytest.mark.long("reads megabytes")
 def test_the_longest_draw_of_all_strings_must_fit(faults):
     test = asked("{a}", *["{a}" * 40_000] * 3, draw={"a": [0, 10**12]})
     assert faults(test)[-1] == "contains: longer than 1048576 bytes in total"
@@ -219,7 +219,7 @@ def test_the_row_tells_what_was_drawn_and_what_was_asked(fake, evaluate):
     assert (rows["skipped"]["drawn"], rows["run_command_4"]["drawn"]) == (None, None)
 
 
-def test_a_test_that_did_not_run_was_asked_nothing(fake, evaluate):
+def test_a_test_that_did_not_run_was_asked_nothing(fake, evaluate, short_limits):
     fake.fault("build", "fail")
     report = evaluate(["FROM x"], asked("x {a} {b}"))
     (row,) = report["test_results"]
@@ -231,13 +231,3 @@ def test_verbose_shows_the_command_that_was_run(fake, arguments, capsys):
     out = capsys.readouterr().out
     ((command, printed),) = re.findall(r"\$ echo (\d{8})\n.*?(\d{8})\n", out)
     assert command == printed
-
-
-def test_real_rubrics_are_read_byte_for_byte():
-    """Rubrics of users, where the checkout has them beside it; many have braces."""
-    for file in sorted((PROJECT / ".." / "shared" / "real-rubrics").glob("*.json")):
-        for test in de.load_rubric(str(file)).tests:
-            assert getattr(test.check, "command", "") == test.params.get("command", "")
-            needles = test.check.script().needles
-            if "contains" in test.params:
-                assert needles == tuple(text.encode() for text in test.params["contains"])

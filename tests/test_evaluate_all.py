@@ -172,6 +172,7 @@ def test_wrong_usage_is_said_before_anything_is_done(fake, project, tree, run, w
     assert f"evaluate_all: error: {why}" in errors
 
 
+@pytest.mark.long("waits between builds")
 def test_a_context_that_docker_refuses_stops_nobody_else(fake, project, tree, run):
     reports = tree({"a/app": "FROM x\n", "a/odd": "FROM x\n", "b/app": "FROM x\n"})
     for repo in ("app", "odd"):

@@ -84,6 +84,7 @@ exec /bin/sh "$@"
 """
 
 
+@pytest.mark.long("five hundred tests")
 def test_five_hundred_tests_in_flat_memory(fake, measured):
     fake.is_forked = False
     fake.program.rename(f"{fake.program}.py")

@@ -14,7 +14,10 @@ from cases import FALSE, HELLO, LOOK, TRUE, run_command
 from conftest import PIPES, PROJECT, statuses
 
 OLDEST = os.environ.get("DOCKERFILE_EVALUATOR_OLDEST", "")
-pytestmark = pytest.mark.skipif(not OLDEST, reason="no Python 3.7 is named by DOCKERFILE_EVALUATOR_OLDEST")
+pytestmark = [
+    pytest.mark.skipif(not OLDEST, reason="no Python 3.7 is named by DOCKERFILE_EVALUATOR_OLDEST"),
+    pytest.mark.long("a second Python"),
+]
 
 TOOLS = [file for folder in ("artifacts", "reports", "rubrics") for file in (PROJECT / folder).glob("*.py")]
 PROGRAMS = [PROJECT / "DockerfileEvaluator.py", *TOOLS]

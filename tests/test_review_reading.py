@@ -539,6 +539,7 @@ def test_tests_that_can_never_run(found):
     assert warnings[0][2].endswith(", so this can never run; require other tests")
 
 
+@pytest.mark.long("megabytes of text")
 @pytest.mark.parametrize(
     "text",
     [
