@@ -20,11 +20,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 import jsonschema
 import pytest
-from engine import PrivateEngine, census, engine_answers, find_buildkit
+from engine import FakeHub, PrivateEngine, census, engine_answers, find_buildkit
 
 import DockerfileEvaluator as de
 
@@ -408,23 +408,44 @@ def private(folder: Path, *images: str, **furniture: object):
         shutil.rmtree(str(folder), ignore_errors=True)
 
 
+class OwnEngines(NamedTuple):
+    """Two engines of a worker, one with debian:bookworm-slim, one with a bridge, and the Docker Hub of both."""
+
+    plain: PrivateEngine
+    bridged: PrivateEngine
+    hub: FakeHub
+
+
 @pytest.fixture(scope="session")
-def own_engine(any_engine, tmp_path_factory):
-    """Return the engine of this worker, whose Docker Hub is a FakeHub; None where all tests share one."""
+def own_engines(any_engine, tmp_path_factory):
+    """Return the engines of this worker; None where all tests share one."""
     if "PYTEST_XDIST_WORKER" not in os.environ or not can_have_engines():
         yield None
         return
-    with private(
-        tmp_path_factory.mktemp("own"), "busybox:stable", "debian:bookworm-slim", hub=True
-    ) as engine:
-        yield engine
+    hub = FakeHub(tmp_path_factory.mktemp("hub"))
+    with contextlib.ExitStack() as stack:
+        make = lambda *images, **more: stack.enter_context(  # noqa: E731
+            private(tmp_path_factory.mktemp("own"), "busybox:stable", *images, hub=hub, **more)
+        )
+        yield OwnEngines(make("debian:bookworm-slim"), make(network=True), hub)
 
 
 @pytest.fixture
-def engine(own_engine, monkeypatch):
-    """Point docker at the engine of this worker; each test on an engine begins with this."""
-    if own_engine:
-        monkeypatch.setenv("DOCKER_HOST", own_engine.host)
+def engine(request, own_engines, monkeypatch):
+    """Point docker at an engine of this worker: the one with a bridge for what needs it, which is BuildKit.
+
+    Each test on an engine begins with this.
+    """
+    if own_engines:
+        builder = getattr(request.node, "callspec", None) and request.node.callspec.params.get("builder")
+        names = {builder, *request.fixturenames}
+        chosen = own_engines.bridged if names & {"buildkit", "bridge"} else own_engines.plain
+        monkeypatch.setenv("DOCKER_HOST", chosen.host)
+
+
+@pytest.fixture
+def bridge(engine):
+    """Give containers a network of their own; what asks for it is on an engine with a bridge."""
 
 
 @pytest.fixture(scope="module")
@@ -439,13 +460,13 @@ def private_engine(any_engine, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def buildkit_program(own_engine, tmp_path_factory):
+def buildkit_program(own_engines, tmp_path_factory):
     """Return a docker command line that builds with BuildKit, or with what there is if told so."""
     if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
         return shutil.which("docker")
     with pytest.MonkeyPatch.context() as patch:
-        if own_engine:  # what is tried on the engine that all share would be counted by others
-            patch.setenv("DOCKER_HOST", own_engine.host)
+        if own_engines:  # what is tried on the engine that all share would be counted by others
+            patch.setenv("DOCKER_HOST", own_engines.bridged.host)
         program = find_buildkit(tmp_path_factory.mktemp("try"))
     return program or pytest.fail("no docker command line here builds with BuildKit; Debian's docker.io does")
 

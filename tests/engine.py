@@ -129,16 +129,19 @@ def find_buildkit(folder: Path) -> str:
 class PrivateEngine:
     """A dockerd of our own, in a network of its own, that can be killed, frozen and started again.
 
-    `network` gives it a bridge (its containers then reach each other and nothing else), `disk` a disk
-    of so many MiB, and `hub` a Docker Hub that is a FakeHub.
+    `network` gives it a bridge (its containers then reach each other and nothing else; BuildKit runs no
+    command without one, and each container costs half as much again), `disk` a disk of so many MiB, and
+    `hub` a Docker Hub.
     """
 
-    def __init__(self, folder: Path, *, network: bool = False, disk: int = 0, hub: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, network: bool = False, disk: int = 0, hub: FakeHub | None = None
+    ) -> None:
         self.folder = folder
         self.host = f"unix://{folder}/docker.sock"
         self.process: Any = None
-        self.hub = FakeHub(folder / "hub") if hub else None
-        self._network = network or hub
+        self.hub = hub
+        self._network = network
         self._disk = disk
 
     def start(self) -> None:
@@ -149,7 +152,8 @@ class PrivateEngine:
         words += ["--host", self.host, "--iptables=false", "--ip-forward=false"]
         words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         words += [f"--pidfile={self.folder}/pid", *([] if self._network else ["--bridge=none"])]
-        environment = {**os.environ, **(self.hub.environment() if self.hub else {})}
+        # Its many short programs need not tidy up their memory: a container costs a tenth less.
+        environment = {**os.environ, "GOGC": "800", **(self.hub.environment() if self.hub else {})}
         with open(f"{self.folder}/log", "ab") as log:
             self.process = subprocess.Popen(
                 words, stdout=log, stderr=log, start_new_session=True, env=environment
@@ -166,9 +170,7 @@ class PrivateEngine:
 
     def _preparation(self) -> str:
         """Return the shell commands that furnish the engine's namespaces."""
-        commands = ""
-        if self._network:
-            commands += "ip link set lo up\n"
+        commands = "ip link set lo up\n"
         if self._disk:
             data = self.folder / "data"
             data.mkdir(exist_ok=True)
@@ -218,7 +220,6 @@ class FakeHub:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir()
         (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
         self._make_certificate()

@@ -13,6 +13,7 @@ import uuid
 
 import pytest
 from conftest import PROJECT, outcome, statuses
+from engine import FakeHub
 
 import DockerfileEvaluator as de
 
@@ -22,9 +23,9 @@ HERE = {"id": "here", "type": "files_exist", "params": {"paths": ["/bin/sh"]}}
 
 
 @pytest.fixture(scope="module")
-def hub_engine(own_engine, private_engine):
-    """An engine with a network, whose Docker Hub answers and has no image."""
-    return own_engine or private_engine(hub=True)
+def hub_engine(own_engines, private_engine, tmp_path_factory):
+    """An engine with a network, whose Docker Hub answers and has no image; None where a worker's own have one."""
+    return None if own_engines else private_engine(network=True, hub=FakeHub(tmp_path_factory.mktemp("hub")))
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +43,13 @@ def small_engine(private_engine):
 
 
 @pytest.fixture
-def hub(hub_engine, monkeypatch):
-    """Point docker at the engine with a Docker Hub, which is well afterwards."""
-    monkeypatch.setenv("DOCKER_HOST", hub_engine.host)
-    yield hub_engine.hub
-    hub_engine.hub.behave("missing")
+def hub(engine, own_engines, hub_engine, monkeypatch):
+    """Point docker at an engine with a Docker Hub, which is well afterwards."""
+    if hub_engine:
+        monkeypatch.setenv("DOCKER_HOST", hub_engine.host)
+    hub = (own_engines or hub_engine).hub
+    yield hub
+    hub.behave("missing")
 
 
 @pytest.fixture(autouse=True)
@@ -85,22 +88,17 @@ def saying(*words: str, then: str) -> str:
     return f"RUN printf '{octal}' >&2; printf '{octal}'; {then}"
 
 
-# Every one of them stands somewhere below another, some first and some last.
-ORDERS = {"as listed": [*WORDS.values()], "backwards": [*WORDS.values()][::-1]}
-
-
-@pytest.mark.parametrize("words", ORDERS.values(), ids=ORDERS)
-def test_words_before_a_copy_that_fails(hub, builder, evaluate, words):
+def test_words_before_a_copy_that_fails(hub, builder, evaluate):
     """BuildKit looks for a missing file of the context while RUN still runs, so it copies from a stage."""
-    stage = ["FROM busybox:stable AS stage", saying(*words, then="true")]
+    stage = ["FROM busybox:stable AS stage", saying(*WORDS.values(), then="true")]
     report = evaluate([*stage, "FROM busybox:stable", "COPY --from=stage /no-such-file /"], TRUE)
     assert (outcome(report), statuses(report)) == ("build", {"true": "not_run"})
 
 
 RUNS = {
-    **{f"says all {order}": saying(*words, then="exit 1") for order, words in ORDERS.items()},
+    "says all": saying(*WORDS.values(), then="exit 1"),
     "says that it is cut": saying(WORDS["cut"], then="exit 1"),
-    **{f"exits {code}": f"RUN exit {code}" for code in (125, 127, 137, 143)},
+    **{f"exits {code}": f"RUN exit {code}" for code in (125, 137)},
     "kills": "RUN kill -9 1; kill -9 $PPID; sh -c 'kill -9 $$'; exit $?",
     "names docker's words": "RUN : 'unexpected EOF' 'no space left on device' toomanyrequests; false",
     "has no program": 'RUN ["/no-such-program"]',
@@ -140,11 +138,9 @@ def test_a_syntax_that_cannot_be_reached(hub, buildkit, evaluate):
 NONSENSE = {
     "STOPSIGNAL": "STOPSIGNAL NONSENSE",
     "ONBUILD": "ONBUILD FROM busybox",
-    "an instruction": "NONSENSE no space left on device",
     "the end of a heredoc": "EOF",
     "a missing context": "COPY unexpected-EOF /",
-    "a name of two lines": 'COPY ["a\\nunexpected EOF", "/"]',  # BuildKit: "stream terminated by RST_STREAM"
-    "a name whose second line says more": 'COPY ["a\\nerror during connect", "/"]',
+    "a name of two lines": 'COPY ["a\\nerror during connect", "/"]',  # BuildKit: "stream terminated by RST_STREAM"
     "a folder of two lines": 'RUN ["touch", "/a\\nerror during connect"]\nCOPY [".", "/a\\nerror during connect/"]',
     "a download from nowhere": "ADD http://registry-1.docker.io.invalid/v2/ /x",
     "a download that breaks off": "ADD http://127.0.0.1/x /x",  # "unexpected EOF"
@@ -171,8 +167,6 @@ def test_an_archive_that_breaks_off(hub, builder, dockerfile, rubric):
 # Images that docker cannot start, whatever the engine.
 UNSTARTABLE = {
     "VOLUME /proc": ["VOLUME /proc"],
-    "VOLUME /proc/1": ["VOLUME /proc/1"],
-    "VOLUME /dev": ["VOLUME /dev"],
     "VOLUME /dev/null": ["VOLUME /dev/null"],
     "VOLUME /": ["VOLUME /"],
     "VOLUME /proc with USER and WORKDIR": ["VOLUME /proc", "WORKDIR /tmp", "USER 12"],
@@ -265,7 +259,6 @@ def test_docker_hub_cannot_be_asked_for_the_syntax(hub, buildkit, evaluate, how)
 
 NOT_OF_A_REGISTRY = {
     "a missing source": "COPY no-such-file /",
-    "a missing source in a stage": "COPY --from=stage /no-such-file /",
     "a download": "ADD http://127.0.0.1/x /x",
     "a forged step": 'COPY ["a\\n#9 FROM x\\n#9 ERROR: dial tcp", "/"]',
     "a printed step": saying("Step 9/9 : FROM x", then="true") + "\nCOPY no-such-file /",
