@@ -108,9 +108,15 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_a_run_that_fails(hub, builder, evaluate, run):
-    report = evaluate(["FROM busybox:stable", run], TRUE)
+# BuildKit has words of its own for some.
+CASES = [("legacy", name) for name in RUNS]
+CASES += [("buildkit", name) for name in ("says all", "exits 137", "kills", "has no program", "has no shell")]
+
+
+@pytest.mark.parametrize(("builder", "name"), CASES)
+def test_a_run_that_fails(request, hub, builder, evaluate, name):
+    request.getfixturevalue(builder)
+    report = evaluate(["FROM busybox:stable", RUNS[name]], TRUE)
     assert (outcome(report), statuses(report)) == ("build", {"true": "not_run"})
 
 

@@ -83,12 +83,14 @@ def test_what_is_run_once_more_is_run_alone(fake, arguments, report, tmp_path):
     assert (end, last) == (["end", begin[1]], ["end", other[1]])
 
 
+@pytest.mark.long("waits for a limit")
 def test_a_time_limit_is_not_longer_than_it_says(fake, evaluate):
     row = evaluate(["FROM x"], run_command("sleep 6", timeout=4))["test_results"][0]
     assert row["status"] == "timeout"
     assert 4 <= row["execution_time"] < 6
 
 
+@pytest.mark.long("waits for a limit")
 def test_the_builds_time_limit_is_not_longer_than_it_says(fake, evaluate):
     fake.fault("build", "delay", seconds=6)
     report = evaluate(["FROM x"], TRUE, build_timeout=4)
@@ -138,6 +140,7 @@ TAKES_OVER = {
 }
 
 
+@pytest.mark.long("starts bash again and again")
 @pytest.mark.parametrize("how", sorted(TAKES_OVER))
 def test_a_function_in_bashs_environment_answers_for_no_word_of_ours(fake, evaluate, how):
     """With bash as /bin/sh, ENV BASH_FUNC_echo%% makes a function of that name before the first line."""
@@ -287,6 +290,7 @@ def test_an_image_with_megabytes_of_labels_is_tested(fake, evaluate):
     assert report["environment"]["image_size"] == 1234
 
 
+@pytest.mark.long("thousands of commands")
 def test_one_missing_command_among_thousands_is_named(fake, evaluate):
     names = [*["sh"] * 1500, "no-such-program", *["sh"] * 1500]
     report = evaluate(

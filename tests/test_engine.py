@@ -139,8 +139,8 @@ def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile
             heard[test.id, "containers"] = census()["containers"]
 
     tests = [
-        run_command("trap '' TERM INT; while :; do sleep 1; done", id="stubborn", timeout=2),
-        run_command("yes", id="flood", timeout=2),
+        run_command("trap '' TERM INT; while :; do sleep 1; done", id="stubborn", timeout=1),
+        run_command("yes", id="flood", timeout=1),
         {**TRUE, "id": "next"},
     ]
     path = dockerfile("FROM busybox:stable")
@@ -151,7 +151,7 @@ def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile
     }
     for name in ("stubborn", "flood"):
         # Its limit, and what docker takes to start and to remove containers on this machine.
-        assert seconds[name] < 2 + 3 + 4 * seconds["next"]
+        assert seconds[name] < 1 + 3 + 4 * seconds["next"]
         assert heard[name, "containers"] == []
 
 

@@ -14,6 +14,7 @@ from trees import CAUSE, FAILS, builds, ea, inventory, kind, write
 import DockerfileEvaluator as de
 
 pytest_plugins = ["trees"]
+pytestmark = pytest.mark.long("evaluates whole trees by the program itself")
 
 
 def test_a_tree_is_evaluated_and_what_has_a_report_is_resumed(fake, project, tree, run):

@@ -80,7 +80,7 @@ class Sleep:
 
         def watch():
             seen: set[int] = set()
-            while not over.wait(0.05) and self.struck < times:
+            while not over.wait(0.2) and self.struck < times:
                 new = set(self.running()) - seen
                 if new:
                     seen |= new

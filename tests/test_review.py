@@ -221,22 +221,20 @@ def test_the_readmes_command_that_reads_prints_what_stands_there():
     assert sh(READ[0].replace("python3", sys.executable, 1)) == (0, READ[1], "")
 
 
-TIMES = 3 if STARTED_IN.get("DOCKERFILE_EVALUATOR_IN_FULL") == "1" else 2
+TIMES = 3 if STARTED_IN.get("DOCKERFILE_EVALUATOR_IN_FULL") == "1" else 1
 
 
 @pytest.fixture(scope="module")
 def measured(networked_engine, buildkit_program, tmp_path_factory):
     """Measure the worked pairs by the README's command, two at a time: exit, output, errors, JSON of each.
 
-    But in tests/run all, the solution twice instead of three times: there is no third way to run it.
+    But in tests/run all, the solution once instead of three times: what is flaky is measured elsewhere.
     """
     folder = tmp_path_factory.mktemp("measured")
     os.symlink(buildkit_program, folder / "docker")
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     assert " --repeat 3" in MEASURE[0]
-    line = (
-        MEASURE[0].replace("python3", sys.executable, 1).replace("--repeat 3", f"--repeat {TIMES} --strict")
-    )
+    line = MEASURE[0].replace("python3", sys.executable, 1).replace(" 3", f" {TIMES} --strict")
     assert " rubrics/*.json " in line
     before = census()
 
@@ -264,7 +262,9 @@ def test_a_worked_pair_gives_little_for_little_and_all_for_the_work(measured, na
 @pytest.mark.usefixtures("engine")
 def test_the_readmes_command_that_measures_prints_what_stands_there(measured):
     outputs, reviews = zip(*((out, data) for _, out, _, data in measured.values()))
-    assert "".join(outputs) + review.sum_of(reviews) == MEASURE[1].replace("3 times", f"{TIMES} times")
+    assert "".join(outputs) + review.sum_of(reviews) == MEASURE[1].replace(
+        "3 times", "once" if TIMES == 1 else "3 times"
+    )
 
 
 PARAMS = [test["params"] for file in SHIPPED for test in json.loads(file.read_text())["tests"]]

@@ -116,6 +116,7 @@ def folder(tmp_path_factory):
 RELAXED = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.long("hundreds of rubrics")
 @RELAXED
 @given(rubric=RUBRICS)
 def test_schema_and_reader_accept_the_same_good_rubrics(folder, rubric):
@@ -123,6 +124,7 @@ def test_schema_and_reader_accept_the_same_good_rubrics(folder, rubric):
     schema("rubric").validate(rubric)
 
 
+@pytest.mark.long("hundreds of rubrics")
 @RELAXED
 @given(rubric=broken())
 def test_schema_and_reader_agree_on_broken_rubrics(folder, rubric):
@@ -178,6 +180,7 @@ def test_a_report_that_lacks_a_field_is_none(fake, evaluate):
         assert not schema("report").is_valid({k: v for k, v in report.items() if k != key})
 
 
+@pytest.mark.long("another program")
 def test_jsonschemas_own_command_line_accepts_what_is_shipped():
     words = [sys.executable, "-W", "ignore", "-m", "jsonschema"]
     for file in sorted((PROJECT / "rubrics").glob("*.json")):

@@ -55,6 +55,7 @@ def test_a_new_type_is_added_in_one_place(monkeypatch, place, evaluate):
     assert statuses(report) == {"file_empty_1": "passed", "file_empty_2": "failed"}
 
 
+@pytest.mark.long("waits for limits in each shell")
 def test_a_timeout_ends_the_container_and_nothing_else(place, evaluate):
     report = evaluate(
         ["FROM x"],

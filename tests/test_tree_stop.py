@@ -17,6 +17,7 @@ from engine import wait_for
 from trees import BRIEF, FAILS, builds, ea, evaluations, inventory, kind, some_are_done, start
 
 pytest_plugins = ["trees"]
+pytestmark = pytest.mark.long("evaluates whole trees by the program itself")
 
 
 def slow_tree(tree):
