@@ -1963,9 +1963,10 @@ class Ladder:
             why = self._control(options)
         else:
             absent = f"/{os.urandom(16).hex()}"
-            with self._built(f'FROM scratch\nRUN ["{absent}"]\n', options) as (_, _, log):
+            with self._built(f'FROM scratch\nRUN ["{absent}"]\n', options) as (_, code, log):
                 is_named = f'exec: "{absent}"' in log.text() or _sees_no_folder(log)
-                why = "" if is_named else log.last_word
+                said = log.last_word if code is not None else f"no end within {START_LIMIT:g} s"
+                why = "" if is_named else said
         if why:
             raise UsageError(f"docker refuses the build options: {shown(why, 300)}")
 

@@ -327,12 +327,14 @@ def test_buildkit_without_buildx(hub, monkeypatch, evaluate):
         ("--isolation=nonsense", "isolation"),
     ],
 )
-def test_a_build_option_that_docker_rejects(hub, builder, evaluate, option, words):
-    """Docker 20.10's command line was once seen to wait for ever with BuildKit and a wrong --isolation."""
-    lines, limit = ["FROM busybox:stable", f"RUN echo {uuid.uuid4()}"], 120
+def test_a_build_option_that_docker_rejects(hub, builder, monkeypatch, evaluate, option, words):
+    """Docker 20.10's command line now and then waits for ever when BuildKit refuses, once in ten times."""
+    lines, limit = ["FROM busybox:stable", f"RUN echo {uuid.uuid4()}"], 15
+    monkeypatch.setattr(de, "START_LIMIT", limit)
     report = evaluate(lines, TRUE, build_options=[option], build_timeout=limit)
     assert (outcome(report), statuses(report)) == ("usage", {"true": "not_run"})
-    assert words in report["error"]["message"]
+    said = report["error"]["message"]
+    assert words in said or builder == "buildkit" and said.endswith(f"no end within {limit} s")
 
 
 @pytest.mark.parametrize(("option", "words"), [("--memory=1k", "memory"), ("--cpuset-cpus=999", "999")])

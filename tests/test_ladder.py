@@ -186,6 +186,15 @@ def test_a_build_option_that_only_fails_at_a_run_is_usage(fake, evaluate):
     assert error == {"kind": "usage", "message": f"docker refuses the build options: {words}"}
 
 
+def test_build_options_with_which_docker_never_ends_are_usage(fake, evaluate, limit):
+    """As docker 20.10's command line now and then does where BuildKit refuses them."""
+    limit(start=0.5)
+    for on in ("build", "control build"):
+        fake.fault(on, "hang", given="--isolation=none")
+    error = evaluate(["FROM x"], TRUE, build_options=["--isolation=none"], build_timeout=0.5)["error"]
+    assert error == {"kind": "usage", "message": "docker refuses the build options: no end within 0.5 s"}
+
+
 def test_a_run_that_fails_as_it_should_shows_that_docker_takes_the_build_options(fake, evaluate):
     evaluate(["FROM x", "RUN FAIL"], TRUE, build_options=["--memory=1g"])
     with_options = [call for call in fake.calls() if call[0] == "build" and "--memory=1g" in call][-1]
