@@ -334,7 +334,7 @@ def test_a_build_option_that_docker_rejects(hub, builder, monkeypatch, evaluate,
     report = evaluate(lines, TRUE, build_options=[option], build_timeout=limit)
     assert (outcome(report), statuses(report)) == ("usage", {"true": "not_run"})
     said = report["error"]["message"]
-    assert words in said or builder == "buildkit" and said.endswith(f"no end within {limit} s")
+    assert words in said or (builder == "buildkit" and said.endswith(f"no end within {limit} s"))
 
 
 @pytest.mark.parametrize(("option", "words"), [("--memory=1k", "memory"), ("--cpuset-cpus=999", "999")])
