@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long("evaluates whole trees by the program itself")
 
 
 def slow_tree(tree):
-    return tree({f"m{at // 3}/app{at}": "FROM x\n" for at in range(6)}, run_command("sleep 1"))
+    return tree({f"m{at // 3}/app{at}": "FROM x\n" for at in range(5)}, run_command("sleep 1"))
 
 
 @pytest.mark.long("programs and their ends")
