@@ -52,6 +52,7 @@ def test_eight_floods_at_once(clean_engine, measured):
     assert memory < 60
 
 
+@pytest.mark.long("all of it goes through docker")
 def test_a_build_log_of_40_mb(clean_engine, measured, builder):
     """Kept in part and, with --verbose, printed; of the builders only the legacy one sends it all."""
     lines = ["FROM busybox:stable", "RUN yes some words that a build says | head -c 40000000"]

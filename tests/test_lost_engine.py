@@ -173,6 +173,7 @@ def test_restarted_before_clean_up(private, evaluate_with_harm, monkeypatch):
     assert (statuses(report), report["error"], report["warnings"]) == ({"before": "passed"}, None, [])
 
 
+@pytest.mark.long("a frozen engine is waited for")
 @pytest.mark.parametrize("moment", ["in the build", "in a test", "cleaning up"])
 def test_frozen(private, evaluate_with_harm, moment):
     """A frozen engine says nothing to anybody; limits end every wait."""

@@ -102,6 +102,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long("a cluster, and two engines")
 def test_the_dask_program_gets_every_report_though_a_worker_is_lost(engines, project):
     pytest.importorskip("distributed", reason="Dask needs a newer Python")
     reports = tree(project, "busybox:stable", "false")

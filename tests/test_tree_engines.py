@@ -8,6 +8,7 @@ import os
 import signal
 import time
 
+import pytest
 from cases import TRUE, run_command
 from conftest import PROJECT
 from engine import ask, census, wait_for
@@ -90,6 +91,7 @@ def test_an_engine_that_starts_late(private_engine, project, tree):
     assert kind(report) == "whole"
 
 
+@pytest.mark.long("commands that wait for each other")
 def test_verdicts_do_not_depend_on_how_many_run(engine, legacy, project, tree, run):
     """A command takes most of its limit alone, and beside others it has to wait for them."""
     (project / "shared").mkdir()
