@@ -511,8 +511,9 @@ def test_the_package_installs_and_its_script_runs(tmp_path):
     """In an empty virtual environment; it needs the index of packages, as the tests themselves do."""
     copy, environment = tmp_path / "project", tmp_path / "venv"
     shutil.copytree(str(PROJECT), str(copy), ignore=shutil.ignore_patterns(".*", "__pycache__"))
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    subprocess.run([str(environment / "bin" / "pip"), "install", "--quiet", str(copy)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
+    subprocess.run([*pip, "install", "--quiet", str(copy)], check=True)
     done = subprocess.run(
         [str(environment / "bin" / "dockerfile-evaluator"), "--version"], stdout=subprocess.PIPE
     )

@@ -261,7 +261,7 @@ def test_a_current_folder_that_was_deleted_meanwhile_is_named(monkeypatch, tmp_p
         de.write_file("report.json", "{}")
 
 
-@pytest.mark.long("forty starts")
+@pytest.mark.long("twenty starts")
 def test_an_early_ctrl_c_is_answered_without_a_traceback(fake, arguments):
     """What the interpreter says before the first statement that can answer runs, is not ours."""
     text = Path(PROGRAM[-1]).read_text(encoding="utf-8")
@@ -271,9 +271,9 @@ def test_an_early_ctrl_c_is_answered_without_a_traceback(fake, arguments):
     started = time.monotonic()
     subprocess.run([*python, "--check", *words[2:4]], check=True, **PIPES)
     whole = time.monotonic() - started
-    for part in range(30):
+    for part in range(20):
         process = subprocess.Popen([*python, *words], **PIPES)
-        time.sleep(whole * 1.2 * part / 30)
+        time.sleep(whole * 1.2 * part / 20)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         places = re.findall(rb'DockerfileEvaluator.py", line (\d+)', err)
