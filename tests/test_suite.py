@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -18,6 +19,13 @@ def test_what_a_test_starts_hears_every_signal():
     status = subprocess.run(["cat", "/proc/self/status"], stdout=subprocess.PIPE).stdout.decode()
     (ignored,) = re.findall(r"SigIgn:\t(\w+)", status)
     assert [number for number in SIGNALS if int(ignored, 16) >> number - 1 & 1] == []
+
+
+def test_every_line_that_a_mutation_breaks_is_there():
+    rows = runpy.run_path(str(PROJECT / "tests" / "mutations"))["MUTATIONS"]
+    assert len(rows) >= 30
+    texts = {row.file: (PROJECT / row.file).read_text() for row in rows}
+    assert [row.breaks for row in rows if texts[row.file].count(row.old) != 1] == []
 
 
 @pytest.mark.long("starts pytest")
