@@ -17,6 +17,7 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     shell.json          what plays /bin/sh, for example ["/usr/bin/bash"], run under the name sh; default: the host's
     config.json         what the image's Config holds
     in_flight.json      how many seconds the engine takes to make a container, even if nobody waits for it
+    held.json           true while none of these comes
     program.pid         the process of the last `run`
     arrived.json        true once such a container was there
     engine.json         where the last call was to go, by its environment
@@ -301,6 +302,8 @@ def run(words):
     elif load("in_flight.json"):
         os.setsid()
         time.sleep(load("in_flight.json"))
+        while load("held.json"):
+            time.sleep(0.02)
         save({"pid": os.getpid()}, "containers", name)
         save(True, "arrived.json")
         try:
