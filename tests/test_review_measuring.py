@@ -454,6 +454,7 @@ def rounds(monkeypatch):
     return calls
 
 
+@pytest.mark.long("five images")
 def test_every_fault_of_a_rubric_is_measured(clean_engine, write, files, rounds, capsys):
     rubric = write(*MEASURED)
     assert review.main([rubric, "--base", "busybox:stable", *files, "--repeat", "2", "--strict"]) == 1

@@ -13,6 +13,7 @@ from conftest import PROJECT
 MORE = ["--build-option=--layers=false"] if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") else []
 
 
+@pytest.mark.long("six evaluations that are interrupted at random")
 @pytest.mark.usefixtures("bridge", "clean_engine")
 def test_nothing_is_left_after_random_interruptions():
     words = [sys.executable, str(PROJECT / "tests" / "soak"), "--runs", "6", "--at-once", "4", *MORE]

@@ -19,6 +19,7 @@ import DockerfileEvaluator as de
 pytest_plugins = ["trees"]
 
 
+@pytest.mark.long("three starts on six Dockerfiles")
 def test_on_an_engine_a_kill_loses_nothing_and_leaves_nothing(buildkit, project, tree):
     """BuildKit leaves no image of a build that is stopped; the legacy builder leaves its cached layers."""
     before = census()
@@ -56,6 +57,7 @@ sys.exit(de.main())
 """
 
 
+@pytest.mark.long("a tree, with an engine that must be given up")
 def test_two_engines_one_of_which_is_killed_in_the_middle(private_engine, project, tree, run, monkeypatch):
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
     (project / "hasty.py").write_text(HASTY)
