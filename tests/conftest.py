@@ -35,6 +35,7 @@ ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
 KEPT += ("PYTHONPYCACHEPREFIX",)  # what is compiled there already need not be compiled again
+KEPT += ("GOGC",)  # see tests/with-engine
 
 
 def load_program(path: object) -> object:
