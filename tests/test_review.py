@@ -226,7 +226,7 @@ TIMES = 3 if STARTED_IN.get("DOCKERFILE_EVALUATOR_IN_FULL") == "1" else 1
 
 @pytest.fixture(scope="module")
 def measured(networked_engine, buildkit_program, tmp_path_factory):
-    """Measure the worked pairs by the README's command, two at a time: exit, output, errors, JSON of each.
+    """Measure the worked pairs by the README's command, three at a time: exit, output, errors, JSON of each.
 
     But in tests/run all, the solution once instead of three times: what is flaky is measured elsewhere.
     """
@@ -243,7 +243,7 @@ def measured(networked_engine, buildkit_program, tmp_path_factory):
         done = sh(one, {**os.environ, "PATH": path, "DOCKER_BUILDKIT": "1"})
         return (*done, json.loads((folder / f"{name}.json").read_text())["rubrics"][0])
 
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
         results = dict(zip(PAIRS, pool.map(measure, PAIRS)))
     assert census() == before
     return results
