@@ -55,9 +55,9 @@ def test_a_test_during_which_the_evaluator_stood_still_for_long_is_run_once_more
 ):
     log = tmp_path / "log"
     text = f"echo run >>{log}; if test $(wc -l <{log}) = 1; then sleep 600; fi; {second}"
-    process = subprocess.Popen([*PROGRAM, *arguments(["FROM x"], run_command(text, timeout=2))], **PIPES)
+    process = subprocess.Popen([*PROGRAM, *arguments(["FROM x"], run_command(text, timeout=5))], **PIPES)
     wait_for(log.exists)
-    stand_still(process, 6)
+    stand_still(process, 10)
     process.communicate(timeout=60)
     assert statuses(report()) == {"run_command_1": status}
     assert log.read_text() == "run\nrun\n"
@@ -70,12 +70,12 @@ def test_what_is_run_once_more_is_run_alone(fake, arguments, report, tmp_path):
 
     def slow(name):
         first = f"if test $(grep -c begin.{name} {log}) = 1; then sleep 600; fi"
-        return run_command(f"echo begin {name} >>{log}; {first}; sleep 2; echo end {name} >>{log}", timeout=5)
+        return run_command(f"echo begin {name} >>{log}; {first}; sleep 2; echo end {name} >>{log}", timeout=8)
 
     words = arguments(["FROM x"], slow("a"), slow("b"), more=["--jobs=2"])
     process = subprocess.Popen([*PROGRAM, *words], **PIPES)
     wait_for(lambda: len(log.read_text().splitlines()) == 2)
-    stand_still(process, 6)
+    stand_still(process, 10)
     process.communicate(timeout=60)
     assert set(statuses(report()).values()) == {"passed"}
     begin, end, other, last = (line.split() for line in log.read_text().splitlines()[2:])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tarfile
-import time
 
 import pytest
 from reviews import command, review
@@ -109,9 +109,9 @@ def test_variables_that_are_asked_for_are_set(faked):
 
 @pytest.mark.parametrize("text", ["a@", "a/", "~", "$A", "cd ", ">a", "-f x ", ". ", "//"])
 def test_text_of_an_enemy_takes_no_time(faked, text):
-    started = time.monotonic()
+    before = sum(os.times()[:4])
     faked(command(text * (100_000 // len(text))))
-    assert time.monotonic() - started < 10
+    assert sum(os.times()[:4]) - before < 10  # of a processor, ours and our children's
 
 
 STRINGS = ["it's", '"17.', "a\nb", "$HOME `x` \\n %s", "é€", "-n"]

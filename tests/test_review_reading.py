@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 
 import pytest
 from reviews import LOOK, command, names, review
@@ -573,11 +572,11 @@ def test_tests_that_can_never_run(found):
     ],
 )
 def test_text_of_an_enemy_takes_no_time(found, text):
-    started = time.monotonic()
+    before = sum(os.times()[:4])
     found(
         command(text * (8000 // len(text))),
         command(text * (100_000 // len(text))),
         command("sh -c '" + text * 9999 + "'"),
     )
     found(command("a | awk " + text * (100_000 // len(text))))
-    assert time.monotonic() - started < 10
+    assert sum(os.times()[:4]) - before < 10  # of a processor, ours and our children's
