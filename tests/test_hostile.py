@@ -114,8 +114,9 @@ def test_no_shell_at_all(evaluate):
     words = ("no such file", "OCI", "exec")
     report = evaluate(["FROM scratch", "COPY Dockerfile /"], *map(says, words), TRUE, FOLDER)
     assert set(statuses(report).values()) == {"failed"}
-    why = 'the image cannot be started: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown'
-    assert {row["message"] for row in report["test_results"]} == {why}
+    why = 'the image cannot be started: exec: "/bin/sh": stat /bin/sh: no such file or directory: '
+    (message,) = {row["message"] for row in report["test_results"]}
+    assert message.startswith(why)  # docker ends with "unknown", podman with what it was about to do
 
 
 @pytest.mark.parametrize(
