@@ -14,13 +14,14 @@ import math
 import random
 import sys
 from pathlib import Path
-from typing import Callable
+from typing import Callable, List, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "reports"))
 
 import chance
 
-Scores = "list[list[float]]"  # by model and repository
+Scores = List[List[float]]  # by model and repository
+Model = Callable[[random.Random, float], float]  # returns a score; the number: how hard the repository is
 MEAN = 0.55  # of every model below
 
 
@@ -44,7 +45,7 @@ def average(row: list[float]) -> float:
     return math.fsum(row) / len(row)
 
 
-def board(draw: random.Random, models: list[Callable[[random.Random, float], float]], repos: int) -> Scores:
+def board(draw: random.Random, models: Sequence[Model], repos: int) -> Scores:
     hard = [draw.gauss(0, 1) for _ in range(repos)]
     return [[score(draw, at) for at in hard] for score in models]
 
@@ -81,10 +82,11 @@ def false_alarms(draw: random.Random, boards: int) -> None:
     print(
         "| boards of equal models | clearly behind somewhere | by an interval for each pair |\n|---|---|---|"
     )
-    kinds = {f"{models} models, {repos} repositories": ([usual] * models, repos) for models, repos in SIZES}
-    for name, kind in MIXED.items():
-        kinds[name] = (kind, 20)
-    for name, (models, repos) in kinds.items():
+    kinds: list[tuple[str, Sequence[Model], int]] = [
+        (f"{models} models, {repos} repositories", [usual] * models, repos) for models, repos in SIZES
+    ]
+    kinds += [(name, models, 20) for name, models in MIXED.items()]
+    for name, models, repos in kinds:
         rows = [board(draw, models, repos) for _ in range(boards)]
         counts = (sum(map(clear, rows)), sum(map(clear_by_pairs, rows)))
         print(f"| {name} | {' | '.join(share(count, boards) for count in counts)} |", flush=True)
@@ -103,7 +105,7 @@ def seen(draw: random.Random, boards: int) -> None:
 
 
 SIZES = [(2, 6), (5, 6), (5, 20), (12, 30), (20, 20)]
-MIXED = {
+MIXED: dict[str, Sequence[Model]] = {
     "10 of 20 models all or nothing, 20 repositories": [usual] * 10 + [wild] * 10,
     "1 of 20 models all or nothing, 19 that hardly vary": [wild] + [calm] * 19,
     "10 of 20 models all or nothing, 10 that hardly vary": [wild] * 10 + [calm] * 10,
