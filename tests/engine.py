@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
@@ -145,7 +145,7 @@ class PrivateEngine:
         self._disk = disk
 
     def start(self) -> None:
-        self.forget_containerd()
+        self._end_remains()
         # Namespaces of its own: a second dockerd would delete the first one's network bridge, and its
         # mounts would outlive a kill.
         words = ["unshare", "--net", "--mount", "sh", "-euc", self._preparation() + 'exec dockerd "$@"', "sh"]
@@ -186,11 +186,17 @@ class PrivateEngine:
         enter = ["nsenter", f"--target={self.process.pid}", "--net", "--mount"]
         return subprocess.run([*enter, *words], stdout=subprocess.PIPE, check=True).stdout
 
-    def forget_containerd(self) -> None:
-        """Remove the traces of a killed engine's containerd, for which a new one would wait in vain."""
-        for file in Path(self.folder).glob("exec/**/containerd.pid"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(file.read_text()), signal.SIGKILL)
+    def _end_remains(self) -> None:
+        """End what a killed engine left running, as a crash of its machine would.
+
+        A new engine waits in vain for the old containerd; and of containers whose shims outlive both it
+        may never hear that they ended, so that `docker rm --force` is refused until the next start.
+        """
+        for pid, words in command_lines():
+            if b"containerd" in words[0] and f"{self.folder}/".encode() in b" ".join(words):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for file in self.folder.glob("exec/**/containerd.pid"):
             file.unlink()
 
     def load(self, saved: bytes) -> None:
@@ -318,24 +324,25 @@ class Proxy:
             target.shutdown(socket.SHUT_WR)  # the other direction of a hijacked connection goes on
 
 
-def processes(*words: str) -> list[int]:
-    """Return the ids of all processes on this machine, in containers too, of this command line."""
-    wanted = "".join(f"{word}\0" for word in words).encode()
-    found = []
+def command_lines() -> Iterator[tuple[int, list[bytes]]]:
+    """Yield id and argv of all processes on this machine, in containers too."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            if Path("/proc", name, "cmdline").read_bytes() == wanted:
-                found.append(int(name))
-    return found
+            yield int(name), Path("/proc", name, "cmdline").read_bytes().split(b"\0")[:-1] or [b""]
+
+
+def processes(*words: str) -> list[int]:
+    """Return the ids of all processes of this argv."""
+    wanted = [word.encode() for word in words]
+    return [pid for pid, argv in command_lines() if argv == wanted]
 
 
 def docker_programs(command: str) -> list[int]:
     """Return the ids of the children of this process that are docker commands of this kind."""
     found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    for pid, words in command_lines():
         with contextlib.suppress(OSError):
-            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
-            parent = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1]
+            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
             if int(parent) == os.getpid() and words[1:2] == [command.encode()]:
-                found.append(int(name))
+                found.append(pid)
     return found
