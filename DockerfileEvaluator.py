@@ -1359,7 +1359,7 @@ class Process:
         Ends with the end of both pipes, or when the command has ended and a stranger that
         it left behind holds them.
         """
-        looked = time.monotonic()
+        looked = self._started  # the command runs already, while this process may not
         with selectors.DefaultSelector() as selector:
             for name in ("stdout", "stderr"):
                 selector.register(getattr(self._popen, name), selectors.EVENT_READ, name)

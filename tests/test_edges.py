@@ -48,6 +48,22 @@ def test_a_build_that_ended_while_the_evaluator_stood_still_was_in_time(fake, ar
     assert (report()["error"], statuses(report())) == (None, {"run_command_1": "passed"})
 
 
+def test_time_in_which_the_evaluator_stood_still_before_its_first_look_does_not_count(monkeypatch):
+    start = subprocess.Popen
+
+    def start_and_sleep(*words, **more):
+        started = start(*words, **more)
+        time.sleep(0.5)
+        return started
+
+    monkeypatch.setattr(de, "GRACE", 0.3)
+    monkeypatch.setattr(de.subprocess, "Popen", start_and_sleep)
+    with de.Process(("true",), os.environ) as process:
+        assert list(process.read()) == []
+        assert process.stood_still >= 0.5
+        assert process.clock() < time.monotonic() - process._started - 0.4
+
+
 @pytest.mark.long("stands still for seconds")
 @pytest.mark.parametrize(("second", "status"), [("true", "passed"), ("sleep 600", "timeout")])
 def test_a_test_during_which_the_evaluator_stood_still_for_long_is_run_once_more(
