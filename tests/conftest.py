@@ -70,10 +70,10 @@ def called(
 
 @pytest.fixture(scope="session", autouse=True)
 def usual_signals():
-    """Let what tests start hear every signal, though nohup or a background job had them ignored.
+    """Reset ignored signals, as nohup or a background job leaves them, so that child processes get the defaults.
 
-    What is ignored stays so in child processes, what has a handler does not: with one that does nothing,
-    pytest itself goes on ignoring the signal, and a child starts with the default.
+    An ignored signal is inherited, a handler is not: with one that does nothing, pytest itself goes on
+    ignoring the signal, and a child starts with the default.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -138,7 +138,7 @@ class Fake:
         self.write("faults", [*faults, {"on": on, "do": do, **more}])
 
     def calls(self, *first: str) -> list[list[str]]:
-        """Return the words of all calls, or of those that begin so and are not of the control."""
+        """Return the words of all calls, or of those that begin so, without those of the control."""
         file = self.folder / "calls"
         lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last may be half written
         calls = [ast.literal_eval(line) for line in lines]
@@ -256,10 +256,9 @@ def limit(monkeypatch):
 
 @pytest.fixture
 def short_limits(monkeypatch, limit):
-    """Let what is waited for before something is tried again be short.
+    """Shorten the pauses before a retry, and set all other limits to 10 s, enough for a busy machine.
 
-    The limits of what is to end by itself are long enough for a busy machine; a test that waits for one
-    of them sets that one.
+    A test that waits for one of those sets it by `limit`.
     """
     monkeypatch.setattr(de, "BUILD_PAUSE", 0.1)
     limit(call=10, start=10, end=10, create=10, pull=10, clean_up=10, sweep=10, kill=0.5)
@@ -382,7 +381,7 @@ def any_engine():
 def networked_engine(any_engine):
     """The engine that the suite was started on, whose containers reach Debian's packages.
 
-    For fixtures of a module or the session; what uses it runs one after another.
+    Its tests run one after another. Fixtures that use it have the scope of a module or the session.
     """
 
 
@@ -434,9 +433,9 @@ def own_engines(any_engine, tmp_path_factory):
 
 @pytest.fixture
 def engine(request, own_engines, monkeypatch):
-    """Point docker at an engine of this worker: the one with a bridge for what needs it, which is BuildKit.
+    """Point docker at an engine of this worker: the one with a bridge for `buildkit` and `bridge`, else the plain one.
 
-    Each test on an engine begins with this.
+    Every test on an engine uses this, before all its other fixtures.
     """
     if own_engines:
         builder = getattr(request.node, "callspec", None) and request.node.callspec.params.get("builder")
@@ -447,7 +446,7 @@ def engine(request, own_engines, monkeypatch):
 
 @pytest.fixture
 def bridge(engine):
-    """Give containers a network of their own; what asks for it is on an engine with a bridge."""
+    """Run the test on the engine with a bridge, so that containers have a network of their own."""
 
 
 @pytest.fixture(scope="module")
@@ -463,7 +462,7 @@ def private_engine(any_engine, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def buildkit_program(own_engines, tmp_path_factory):
-    """Return a docker command line that builds with BuildKit, or with what there is if told so."""
+    """Return a docker command line that builds with BuildKit; with ..._ANY_BUILDER=1, any."""
     if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
         return shutil.which("docker")
     with pytest.MonkeyPatch.context() as patch:
@@ -517,7 +516,7 @@ def pytest_collection_modifyitems(items):
         names = getattr(item, "fixturenames", [])
         if ON_AN_ENGINE & set(names):
             item.add_marker(pytest.mark.docker)
-            # Before all other fixtures, those of a module too; the list is that of all cases of a test.
+            # Before all other fixtures, those of a module too; all cases of a test share this list.
             if names[0] != "engine" and "networked_engine" not in names:
                 names.insert(0, "engine")
         if "browser" in names:
@@ -529,8 +528,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.long("installs Debian's packages"))
 
 
-# Seconds that one test may take on a quiet machine, unless it is marked as long. Nothing fails by the clock:
-# who reads the end of a run sees what grew.
+# Seconds that a test may take on a quiet machine, unless it is marked as long. Nothing fails for being slow:
+# the end of a run names the tests that have grown.
 BUDGET = 30.0
 
 

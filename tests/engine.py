@@ -18,7 +18,7 @@ from typing import Any, Callable, Iterator, NamedTuple
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
-    """Ask again and again until the answer is true, and return it; the time is there for slow machines."""
+    """Ask again and again until the answer is true, and return it; the limit is generous, for slow machines."""
     deadline = time.monotonic() + seconds
     while True:
         answer = condition()
@@ -187,10 +187,10 @@ class PrivateEngine:
         return subprocess.run([*enter, *words], stdout=subprocess.PIPE, check=True).stdout
 
     def _end_remains(self) -> None:
-        """End what a killed engine left running, as a crash of its machine would.
+        """Kill containerd and the shims that a killed engine left, as a crash of its machine would.
 
-        A new engine waits in vain for the old containerd; and of containers whose shims outlive both it
-        may never hear that they ended, so that `docker rm --force` is refused until the next start.
+        A new engine waits in vain for the old containerd. It may never hear of the end of a container whose
+        shim outlived both, and then refuses to remove it until its next start.
         """
         for pid, words in command_lines():
             if b"containerd" in words[0] and f"{self.folder}/".encode() in b" ".join(words):
@@ -218,7 +218,7 @@ class PrivateEngine:
 
 
 class FakeHub:
-    """A Docker Hub of which a private engine is made to believe that it is the real one.
+    """A fake Docker Hub, which a private engine takes for the real one.
 
     It lives in the engine's own network: a name server that knows no other name, and a registry on
     127.0.0.1 that answers as `behave` was told last: "missing" (no such image), "limits"
