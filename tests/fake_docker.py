@@ -6,8 +6,10 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     calls               name and arguments of every call, a line each; "control build" and "control run" are
                         the names of a build FROM scratch and of a run with another entry point than /bin/sh
     faults.json         what goes wrong: [{"on": "run", "nth": 1, "do": "fail", "code": 125, "stderr": ""}],
-                        "given": WORD only where the call holds it, "lacks": WORD where it does not; "help": true
-                        only where it asks for help; "do": "say" prints and goes on, "lose" and "find" the engine
+                        "nth" and "from" count the calls of one name; "given": WORD only where the call holds
+                        it, "lacks": WORD where it does not; "help": true only where it asks for help; "do" is
+                        "fail", "say" (print and go on), "hang", "delay" ("seconds"), "die" (of SIGKILL), or
+                        "lose" and "find" (the engine)
     types.json          the type of a file in the image, or where it links to, by its path:
                         {"/etc/passwd": "6"}
     info.json           what `docker info` says, beside the usual
@@ -22,6 +24,7 @@ run the real check scripts without an engine. FAKE_DOCKER names its folder:
     arrived.json        true once such a container was there
     engine.json         where the last call was to go, by its environment
     lost.json           true while no engine answers
+    state.json          what the State of each container that was started holds, beside the usual
     podman.json         true where an image's id, and why a RUN of a build fails, are told as podman tells it
     pull.json           {"code": 1, "stderr": "…"}: the answer to `docker pull`
     images/ containers/
@@ -184,6 +187,8 @@ def strike(text):
             save(fault["do"] == "lose", "lost.json")
         elif fault["do"] in ("say", "fail"):
             harm(fault)
+        else:
+            raise ValueError(fault)
     if load("lost.json"):
         end(1, stderr=LOST)
 

@@ -435,17 +435,3 @@ def test_a_build_that_times_out_asks_no_registry(fake, evaluate):
     fake.write("pull", {"stderr": LOOKUP})
     report = evaluate(["FROM x", "RUN SLEEP"], TRUE, build_timeout=0.5)
     assert (report["error"]["kind"], fake.count("pull")) == ("build_timeout", 0)
-
-
-def test_builds_in_several_threads_do_not_meet(fake, dockerfile, rubric):
-    path, tests = dockerfile("FROM x", "RUN FAIL"), rubric(TRUE)
-    reports = []
-    threads = [
-        threading.Thread(target=lambda: reports.append(de.evaluate(path, "r", tests))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [report["error"]["kind"] for report in reports] == ["build"] * 4
-    assert fake.left() == []

@@ -257,6 +257,8 @@ def test_a_failed_build_says_why_and_ends_with_1(fake, arguments, report, capsys
 
 def test_a_test_or_build_that_exits_130_is_no_interrupt(fake, arguments):
     assert de.main(arguments(["FROM x"], run_command("exit 130"))) == 1
+    fake.fault("build", "fail", code=130, stderr="The command '/bin/sh -c x' returned a non-zero code: 130")
+    assert de.main(arguments(["FROM x"], TRUE)) == 1
 
 
 def bad(tmp_path, what):
@@ -441,18 +443,6 @@ def test_a_signal_while_docker_makes_a_container(fake, arguments, started):
     assert process.returncode == 130
     assert fake.left() == []
     assert fake.calls("container", "rm")
-
-
-def test_a_machine_that_slept_during_a_test_changes_no_verdict(fake, arguments, started, report):
-    process = started(*PROGRAM, *arguments(["FROM x"], HELD))
-    wait_for(lambda: fake.is_running("done"))
-    process.send_signal(signal.SIGSTOP)
-    (fake.root / "go").touch()
-    wait_for(lambda: not os.listdir(fake.folder / "containers"))
-    time.sleep(0.5)  # beyond any tick of the one who sleeps
-    process.send_signal(signal.SIGCONT)
-    process.communicate(timeout=60)
-    assert [row["status"] for row in report()["test_results"]] == ["passed"]
 
 
 def test_a_second_signal_leaves_clean_up_and_names_what_is_left(fake, arguments, started, report):

@@ -35,7 +35,7 @@ def test_no_docker_program(evaluate):
     assert statuses(report) == {"run_command_1": "not_run"}
 
 
-def test_no_engine(fake, evaluate):
+def test_without_an_engine_no_test_runs(fake, evaluate):
     fake.fault("*", "lose", nth=1)
     report = evaluate(["FROM x"], TRUE)
     assert report["error"]["kind"] == "engine"

@@ -45,7 +45,7 @@ def test_floods_and_bombs_in_tests(clean_engine, measured):
     assert memory < 60
 
 
-def test_eight_floods_at_once(clean_engine, measured):
+def test_memory_stays_flat_with_eight_floods_in_parallel(clean_engine, measured):
     flood = run_command("head -c 10000000 /dev/zero | tr '\\0' x", timeout=120)
     code, _, memory = measured(["FROM busybox:stable"], *[flood] * 8, more=["--jobs=8"])
     assert code == 0

@@ -390,8 +390,12 @@ def test_no_container_is_started_once_somebody_asked_for_the_end(fake):
     assert fake.calls("run") == []
 
 
-def test_evaluations_in_several_threads_do_not_meet(fake, dockerfile, rubric):
-    path, tests = dockerfile("FROM x"), rubric(TRUE, LOOK, run_command("false"))
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [(["FROM x"], ["passed", "passed", "failed"]), (["FROM x", "RUN FAIL"], ["not_run"] * 3)],
+)
+def test_evaluations_in_several_threads_do_not_meet(fake, dockerfile, rubric, lines, expected):
+    path, tests = dockerfile(*lines), rubric(TRUE, LOOK, run_command("false"))
     reports = []
     threads = [
         threading.Thread(target=lambda: reports.append(de.evaluate(path, "r", tests))) for _ in range(4)
@@ -400,7 +404,7 @@ def test_evaluations_in_several_threads_do_not_meet(fake, dockerfile, rubric):
         thread.start()
     for thread in threads:
         thread.join()
-    assert [list(statuses(report).values()) for report in reports] == [["passed", "passed", "failed"]] * 4
+    assert [list(statuses(report).values()) for report in reports] == [expected] * 4
     assert fake.left() == []
 
 

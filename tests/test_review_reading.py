@@ -465,7 +465,7 @@ def test_a_host_whose_shell_does_not_answer_is_no_word_against_a_rubric(found, m
     assert found(command("if make")) == []
 
 
-def test_needles(found):
+def test_needles_that_are_short_or_meant_as_patterns(found):
     assert found(command("java -version", contains=["17.0.", "8", "21"])) == [
         (
             "short-needle",
@@ -509,7 +509,7 @@ def test_a_variable_that_docker_sets(found, name):
     assert found({"type": "envvar_set", "params": {"name": "JAVA_HOME"}}) == []
 
 
-def test_fields_of_a_test(found):
+def test_a_short_timeout_a_score_of_0_and_a_missing_repo(found):
     assert names(found({**LOOK, "timeout": 0.5}, {**LOOK, "score": 0})) == ["short-timeout", "no-points"]
     assert names(found({**LOOK, "timeout": 1}, {**LOOK, "score": 0.1})) == []
     assert names(found(LOOK, repo=None)) == ["no-repo"]

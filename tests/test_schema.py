@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from conftest import PROJECT, schema
@@ -178,14 +176,3 @@ def test_a_report_that_lacks_a_field_is_none(fake, evaluate):
     schema("report").validate(report)
     for key in report:
         assert not schema("report").is_valid({k: v for k, v in report.items() if k != key})
-
-
-@pytest.mark.long("another program")
-def test_jsonschemas_own_command_line_accepts_what_is_shipped():
-    words = [sys.executable, "-W", "ignore", "-m", "jsonschema"]
-    for file in sorted((PROJECT / "rubrics").glob("*.json")):
-        done = subprocess.run(
-            [*words, "-i", str(file), str(PROJECT / "rubrics" / "schema" / "rubric.schema.json")],
-            capture_output=True,
-        )
-        assert done.returncode == 0, done.stderr.decode()

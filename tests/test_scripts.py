@@ -25,7 +25,7 @@ def test_every_type_has_cases():
 
 
 @pytest.mark.parametrize("kind", sorted(CASES))
-def test_verdicts(kind, place, evaluate, shell):
+def test_each_case_gets_its_verdict_in_each_shell(kind, place, evaluate, shell):
     place.write("shell", shell)
     cases = CASES[kind]
     report = evaluate(["FROM x"], *((kind, params) for params, _, _ in cases))
@@ -55,7 +55,6 @@ def test_a_new_type_is_added_in_one_place(monkeypatch, place, evaluate):
     assert statuses(report) == {"file_empty_1": "passed", "file_empty_2": "failed"}
 
 
-@pytest.mark.long("waits for limits in each shell")
 def test_a_timeout_ends_the_container_and_nothing_else(place, evaluate):
     report = evaluate(
         ["FROM x"],

@@ -389,7 +389,9 @@ def registry(networked_engine, legacy, engine, tmp_path, monkeypatch):
     if not shutil.which("docker-registry") and ENGINE_REQUIRED and os.getuid() == 0:
         subprocess.run(["apt-get", "install", "-y", "-qq", "docker-registry"], stdout=subprocess.DEVNULL)
     if not shutil.which("docker-registry"):
-        pytest.skip("no docker-registry here; it is a package of Debian's")
+        (pytest.fail if ENGINE_REQUIRED else pytest.skip)(
+            "no docker-registry here; it is a package of Debian's"
+        )
     monkeypatch.setattr(ea, "PAUSES", (0.1, 0.1, 0.0))
     before = set(docker("images", "--quiet").split())
     registry = Registry(tmp_path)

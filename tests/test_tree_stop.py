@@ -17,7 +17,6 @@ from engine import wait_for
 from trees import BRIEF, FAILS, builds, ea, evaluations, inventory, kind, some_are_done, start
 
 pytest_plugins = ["trees"]
-pytestmark = pytest.mark.long("evaluates whole trees by the program itself")
 
 
 def slow_tree(tree):
@@ -91,6 +90,7 @@ def test_two_starts_share_a_tree(fake, project, tree):
     assert [evaluations(report) for report in reports] == [2] + [1] * 5
 
 
+@pytest.mark.long("programs and their ends")
 def test_an_evaluator_that_is_killed_leaves_no_report_and_is_named(fake, project, tree):
     reports = tree({"a/app": "FROM x\nSLEEP\n"})
     with start() as first:
