@@ -106,6 +106,12 @@ def test_two_runs_differ_only_in_times_and_ids(fake, evaluate):
     assert settled(evaluate(["FROM x"], *tests)) == settled(evaluate(["FROM x"], *tests))
 
 
+def test_the_start_is_told_to_the_millisecond(fake, evaluate):
+    """So no two reports on a Dockerfile are the same, by which evaluate_all.py tells a new one from the old."""
+    started = evaluate(["FROM x"], TRUE)["environment"]["started_at"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", started)
+
+
 def test_oddities_of_the_image_are_warned_of(fake, evaluate):
     fake.write(
         "config",
