@@ -261,6 +261,7 @@ def short_limits(monkeypatch, limit):
     A test that waits for one of those sets it by `limit`.
     """
     monkeypatch.setattr(de, "BUILD_PAUSE", 0.1)
+    monkeypatch.setattr(de, "SLOW_ANSWER", 10.0)
     limit(call=10, start=10, end=10, create=10, pull=10, clean_up=10, sweep=10, kill=0.5)
     limit(**{"return": 0.5})
 

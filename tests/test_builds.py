@@ -220,7 +220,7 @@ def test_a_build_whose_time_was_over_while_the_engine_stood_still_is_no_failed_b
     fake, evaluate, monkeypatch
 ):
     monkeypatch.setattr(de, "SLOW_ANSWER", 0.2)
-    fake.fault("version", "delay", seconds=0.4, **{"from": 2})
+    fake.fault("version", "hang", nth=2)
     assert evaluate(["FROM x", "RUN SLEEP"], TRUE, build_timeout=0.5)["error"]["kind"] == "engine"
 
 

@@ -203,7 +203,7 @@ def test_a_command_that_was_retried_alone_says_so(fake, evaluate, tmp_path):
     assert rows == {"late": ("passed", True), "beside": ("passed", False), "look": ("passed", False)}
 
 
-def test_a_command_that_timed_out_with_no_other_beside_it_was_not_retried(fake, evaluate):
+def test_a_command_that_timed_out_with_no_other_beside_it_was_not_retried(fake, evaluate, short_limits):
     slow = {"type": "run_command", "params": {"command": "sleep 60"}, "timeout": 1}
     (row,) = evaluate(["FROM x"], slow)["test_results"]
     assert (row["status"], row["retried"]) == ("timeout", False)

@@ -121,7 +121,7 @@ def test_a_time_limit_that_passed_while_the_engine_stood_still_is_in_doubt(
     fake, evaluate, monkeypatch, second, status
 ):
     monkeypatch.setattr(de, "SLOW_ANSWER", 0.2)
-    fake.fault("version", "delay", seconds=0.4, nth=2)
+    fake.fault("version", "hang", nth=2)
     text = f"test -e once || {{ touch once; sleep 60; }}; {second}"
     row = row_of(evaluate(["FROM x"], run_command(text, timeout=0.3)))
     assert (row["status"], row["retried"]) == (status, True)
@@ -246,9 +246,9 @@ def test_a_process_killed_in_the_container_is_the_images_own_doing(fake, evaluat
 
 
 def test_a_slow_start_takes_nothing_of_a_tests_time(fake, evaluate):
-    fake.fault("run", "delay", seconds=0.8)
-    row = row_of(evaluate(["FROM x"], run_command("sleep 0.1", timeout=0.6)))
-    assert (row["status"], row["execution_time"] < 0.6) == ("passed", True)
+    fake.fault("run", "delay", seconds=2.5)
+    row = row_of(evaluate(["FROM x"], run_command("sleep 0.1", timeout=2)))
+    assert (row["status"], row["execution_time"] < 2) == ("passed", True)
 
 
 def test_a_shell_that_starts_and_says_nothing_is_the_images_fault(fake, evaluate, limit, tmp_path):
