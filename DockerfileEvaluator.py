@@ -1540,6 +1540,7 @@ class BuildLog:
         self.builder = ""  # none, as long as docker has not sent the context
         self.stages = 0
         self.seconds = 0.0  # that the build took
+        self.stood_still = False  # the engine, when its time was over
         self._watch = watch
         self._kept = Excerpt(0, KEPT_LOG)
         self._rest = {"stdout": b"", "stderr": b""}  # a line that has not ended yet
@@ -1802,7 +1803,7 @@ class Engine:
     ) -> int | None:
         """Build once: fill `log` and return the exit code, None where it took over `limit` seconds.
 
-        Raises EngineError where docker was killed, or stood still when the time was over, and Stopped.
+        Raises EngineError where docker was killed, and Stopped.
         """
         ours = ("--tag", tag, "--file", os.path.abspath(dockerfile), os.path.abspath(context))
         argv = (self.program, "build", *BUILD_FLAGS.with_defaults(options), *ours)
@@ -1814,8 +1815,7 @@ class Engine:
                     if self._stop.asked:
                         raise Stopped
                     if process.clock() > limit + (GRACE if stream else 0.0):
-                        if self.stands_still():
-                            raise EngineError("the docker engine stood still when the build's time was over")
+                        log.stood_still = self.stands_still()
                         return None
                 code = process.wait(END_LIMIT)
             finally:
@@ -2109,7 +2109,8 @@ class Builder:
         """Build three times at most; return the exit code that counts, None for a time limit.
 
         So registries, cut connections, an engine that restarts, and layers that another run's clean-up
-        took are met. Where a repetition runs out of time, the first failure stands.
+        took are met. Where a repetition runs out of time, the first failure stands. A build whose time
+        was over while the engine stood still has all of it once more, and then that counts.
         """
         rest = self._limit
         failures: list[tuple[int | EngineError, BuildLog]] = []
@@ -2127,9 +2128,12 @@ class Builder:
             except EngineError as error:
                 outcome = error
             rest -= log.seconds
-            if outcome == 0 or (outcome is None and not failures):
+            if outcome is None and log.stood_still and not failures:
+                outcome = EngineError("the docker engine stood still when the build's time was over")
+                rest = self._limit
+            elif outcome == 0 or (outcome is None and (not failures or failures[0][1].stood_still)):
                 return outcome
-            if outcome is None:
+            elif outcome is None:
                 outcome, self._log = failures[0]
                 break
             failures.append((outcome, log))
@@ -2923,7 +2927,7 @@ class Evaluation:
         docker = Docker(
             self._engine,
             self.stop,
-            lifetime=options.build_timeout + limits,
+            lifetime=2 * options.build_timeout + limits,
             wait=options.wait,
             build_options=options.build_options,
             run_options=options.run_options,

@@ -216,12 +216,22 @@ def test_an_engine_that_answers_slowly_does_not_prolong_a_build(fake, evaluate):
     assert report["error"]["kind"] == "build_timeout"
 
 
-def test_a_build_whose_time_was_over_while_the_engine_stood_still_is_no_failed_build(
-    fake, evaluate, monkeypatch
+@pytest.mark.parametrize(("nth", "kind"), [({"nth": 1}, None), ({}, "build_timeout")])
+def test_a_build_whose_time_was_over_while_the_engine_stood_still_has_it_once_more(
+    fake, evaluate, monkeypatch, nth, kind
 ):
     monkeypatch.setattr(de, "SLOW_ANSWER", 0.2)
     fake.fault("version", "hang", nth=2)
-    assert evaluate(["FROM x", "RUN SLEEP"], TRUE, build_timeout=0.5)["error"]["kind"] == "engine"
+    fake.fault("build", "hang", **nth)
+    error = evaluate(["FROM x"], TRUE, build_timeout=3)["error"]
+    assert (error and error["kind"], fake.count("build")) == (kind, 2)
+
+
+def test_an_engine_that_stands_still_each_time_excuses_no_build(fake, evaluate, monkeypatch):
+    monkeypatch.setattr(de, "SLOW_ANSWER", 0.2)
+    for nth in (2, 4):
+        fake.fault("version", "hang", nth=nth)
+    assert evaluate(["FROM x", "RUN SLEEP"], TRUE, build_timeout=0.5)["error"]["kind"] == "build_timeout"
 
 
 # The image
