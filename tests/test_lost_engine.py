@@ -175,7 +175,7 @@ def test_restarted_before_clean_up(private, evaluate_with_harm, monkeypatch):
 
 @pytest.mark.long("a frozen engine is waited for")
 @pytest.mark.parametrize("moment", ["in the build", "in a test", "cleaning up"])
-def test_an_engine_that_freezes_is_an_engine_fault(private, evaluate_with_harm, moment):
+def test_an_engine_that_freezes_fails_no_test_and_every_wait_ends(private, evaluate_with_harm, moment):
     """A frozen engine says nothing to anybody; limits end every wait."""
     lines = ["FROM busybox:stable", *(["RUN sleep 4"] if moment == "in the build" else [])]
     tests = (BEFORE,) if moment == "cleaning up" else (BEFORE, {**SLOW, "timeout": 3}, AFTER, LAST)

@@ -65,5 +65,5 @@ def test_a_timeout_ends_the_container_and_nothing_else(place, evaluate):
     assert [row["status"] for row in report["test_results"]] == ["timeout", "timeout", "passed"]
     slow = report["test_results"][0]
     assert slow["output"] == "begun\n"
-    assert 0.5 <= slow["execution_time"] < 30  # of 60
+    assert 0.5 <= slow["execution_time"] < 2.5
     assert place.left() == []
