@@ -223,6 +223,7 @@ def test_a_build_whose_time_was_over_while_the_engine_stood_still_has_it_once_mo
     monkeypatch.setattr(de, "SLOW_ANSWER", 0.2)
     fake.fault("version", "hang", nth=2)
     fake.fault("build", "hang", **nth)
+    fake.fault("build", "delay", nth=2, seconds=1)  # which it has no time for, unless it has all of it again
     error = evaluate(["FROM x"], TRUE, build_timeout=3)["error"]
     assert (error and error["kind"], fake.count("build")) == (kind, 2)
 
