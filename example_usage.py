@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Evaluate the example Dockerfile from Python, and make something of the report.
+"""Evaluate the example Dockerfile from Python and print a table of the results.
 
-Run it from the project's folder; on a machine without an engine by
-`tests/with-engine python3 example_usage.py`.
+Run it in the project's folder. Without an engine: `tests/with-engine python3 example_usage.py`.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ def main() -> int:
             rubric="rubrics/example.json",
             output="reports/example_report.json",
         )
-    except EvaluationError as error:  # no such file, an unusable rubric: there is no report
+    except EvaluationError as error:  # there is no report: no such file, or an invalid rubric
         print(f"cannot evaluate: {error}")
         return 1
 
-    if report["error"]:  # the build failed, or the engine did
+    if report["error"]:  # the build failed, or there is no score
         print(f"{report['error']['kind']}: {report['error']['message']}")
     for row in report["test_results"]:
         print(f"{row['test_id']:<22} {row['status']:<8} {row['score']:>2} of {row['max_score']}")
     summary = report["summary"]
-    score = f"{summary['total_score']:>2} of {summary['max_score']}"
-    print(f"{'score':<22} {summary['total_score'] / summary['max_score']:<8.0%} {score}")
+    print(f"{'score':<22} {'':<8} {summary['total_score']:>2} of {summary['max_score']}")
     return 0 if summary["failed_tests"] == 0 else 1
 
 
