@@ -1,631 +1,351 @@
 #!/usr/bin/env python3
-"""Is a rubric any good? Read it, and measure what it gives away.
+"""Check whether a rubric measures anything: lint it, and evaluate it on images that do none of the work.
 
-    python3 rubrics/review.py RUBRIC... [--strict]
-    python3 rubrics/review.py RUBRIC... --base IMAGE [--context DIR] [--solution DOCKERFILE] [--repeat N]
+    python3 rubrics/review.py RUBRIC… [--strict] [--json FILE]
+    python3 rubrics/review.py RUBRIC… --base IMAGE [--context DIR] [--solution DOCKERFILE] [--repeat N]
 
-Reading warns of tests that mean nothing, or not what they appear to. Measuring evaluates the rubric
-on images that a stranger could build without doing the work (bare: the base alone; copied: and the
-project's files; faked: stubs of all that the rubric names) and on one that does it (solution), every
-test by itself.
+    review_rubric(): load_rubric -> lint -> (with --base) measure -> assess;  run(): text and JSON
 
-    paths -> read -> Reading -> measure -> the review, one dict -> text, JSON, Markdown -> exit code
-
-In the paths of --context, --solution and --solution-context {repo} stands for the name of each rubric's
-file. Exit codes: 0; 1 a rubric was refused or could not be measured; with --strict also for any warning, a
-test that is unsolved or flaky, and where the bare image gets more than a tenth of the points, the copied
-one more than a third or the faked one more than a half; 2 wrong usage; 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
+Exit codes: 0; 1 a rubric is invalid or was not measured, or --strict found a problem; 2 usage error;
+130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import functools
-import io
 import json
-import math
 import os
-import posixpath
 import re
-import shlex
 import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import DockerfileEvaluator as de
 
-SHORT_NEEDLE = 2  # characters
-LONGEST_END = 1000  # characters of a command's last part that are read
-SHORT_TIMEOUT = 1.0  # seconds
-SYNTAX_LIMIT = 10.0  # seconds for one `sh -n`
-SHELLS = 4  # `sh -n` at a time
-JOBS = 4  # of every second time that the solution is measured
-IMAGES = ("bare", "copied", "faked", "solution")
-# The share of the points that an image may get at most.
-MOST = {"bare": (1 / 10, "a tenth"), "copied": (1 / 3, "a third"), "faked": (1 / 2, "a half")}
-KINDS = ("free", "faked", "given", "unsolved", "flaky", "no-syntax")  # of rows, in their order
-
-
-class ReviewError(Exception):
-    """A rubric could not be measured; the text says why."""
-
-
-class RubricWarning(NamedTuple):
-    """What may mean nothing, or something else than it seems: a short name, the place, a sentence."""
-
-    name: str
-    place: str
-    text: str
-    test_id: str | None
-
-
-class Reading(NamedTuple):
-    """A rubric that was understood, and the warnings about it."""
-
-    rubric: de.Rubric
-    warnings: Sequence[RubricWarning]
+Review = Dict[str, Any]  # the results for one rubric, as --json writes them
+Rows = List[Dict[str, Any]]  # `test_results` of a report
 
 
 # ---------------------------------------------------------------------------------------------
-# Reading: simple rules on the text; no parser of the shell
+# Lint: a table of what the text of a test shows, silent about everything else
 # ---------------------------------------------------------------------------------------------
 
-# What decides no exit code: the first kind is read as blanks, what is quoted as a word.
-_HIDDEN = r"""(?sx)
-    (?P<blank> \\\n                                             # a line that goes on
-      | (?<![^\s;&|(]) \# [^\n]*                                # a comment
-      | [0-9&]? >>? \s* (?: /dev/null (?![\w./-]) | &[0-9] )    # a redirection that cannot fail
-    )
-    | \\. | '[^']*'
-    | "(?: \\. | \$\([^()]*\) | \$(?!\([^()]*\)) | [^"\\$] )*"   # "$(x "y")" is one
-"""
-_SUBSTITUTION = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
-_OPERATOR = re.compile(r"(\|\||&&|[|;&\n])")
-_GOES_ON = re.compile(r"(\|\||&&|\|)\s+")  # a line that ends in one of these does, too
-# Where a command begins: after an operator or a word of the shell, and VAR=1.
-_START = r"(?:^|[;&|\n({!]|\b(?:then|do|else|if|elif|while|until)\s)[ \t]*(?:\w+=[^\s;&|]*[ \t]+)*"
-# What succeeds on any image; but `>FILE` may fail, and so may what _MAY_FAIL finds.
-_ALWAYS = re.compile(r"true|:|exit\s+0|(?:(?:echo|printf)(?![\w.-])|rm\s+(?:-\w+\s+)*-[a-zA-Z]*f)[^<>()]*")
-_MAY_FAIL = re.compile(r"""^printf\s+["']?[$-]|^printf\s.*(?<!%)(?:%%)*%(?![sb%])""", re.DOTALL)
-# What reads to its end, and succeeds whatever the program before it did. With a FILE it may fail.
-_FILTER = r"""(?sx)
-    (?:/usr)? (?:/bin/)?
-    (?: (?:wc|cat) (?: \s+ -\S* )*
-      | (?:head|tail) (?: \s+ (?: -\S+ | \+?\d+ ) )*
-      | (?:sort|uniq|cut) (?: \s+ -[a-zA-Z] \s+ [^\s-]\S* | \s+ -\S+ )*
-      | (?:tee|tr) (?: \s .* )?
-      | sed \s (?! .* [qQ]\s*[0-9] ) .*                         # but `sed /x/q1` tests something,
-      | awk \s (?! .* \bEND\b .* \bexit\b | '\{\s*exit\s+[1-9] ) .*  # and so does `awk 'END {exit NR < 3}'`
-    )
-    (?: \s* [0-9]? >>? \s* [^\s&]\S* )* [\s)}]*
-"""
-# What may end the shell before its command ends.
-_ENDS_EARLY = rf"""(?sx)
-    (?<![\w.-]) (?: exit | return | errexit | nounset | until | while \s+ ! ) (?![\w.-])  # a loop may not end
-    | \bset \s+ (?:-\w+\s+)* -\w*[eu]                           # set -e, set -eu
-    | {_START} (?:
-        (?: \. | exec | eval | shift | trap | pkill | killall ) \s      # dash ends where `. FILE` finds none,
-      | (?: : | (?:export|readonly|set|unset)\b ) [^;&|\n(){{}}]{{0,200}} [<>]   # and `: > FILE` cannot write
-      | kill \b (?! (?: \s+ -\w+ )* (?: \s+ \$ (?!PPID) (?:!|\w+) )+ \s* (?:[;&|\n)}}]|$) )   # perhaps itself
-    )
-"""
-# A command that only hands another one on: bash -lc '…', timeout 60 sh -c "…".
-_HANDED_ON = r"""(?sx)
-    \s* (?:timeout \s+ \S+ \s+)? (?:/\S*/)? (?:ba|da|z)?sh \s+ (?:-[li]+\s+)* -[li]*c \s+
-    (?: '(?P<plain>[^']*)' | "(?P<escaped>(?:\\.|[^"\\])*)" ) \s*
-"""
-_ECHO = re.compile(r"(?:^|[;&|\n({]|\b(?:then|do|else)\s)[ \t]{0,9}(echo\s[^;&|<>()\n]*)")
-_STRING = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
-_SERVER = r"""(?sx)
-    ^ (?: \w+=\S* \s+ )*
-    (?: (?: \S*python[\d.]* \s+ -m \s+ )? (?: http\.server | uvicorn | gunicorn | flask \s .*\b run ) \b
-      | php \s+ -S \b | streamlit \s+ run \b | redis-server | tail \s+ -[fF] | sleep \s+ infinity
-    ) (?: \s | $ ) (?! .* (?: -[hvD]\b | --(?:help|version|check|daemon|pid) ) )
-"""
-_INSTALLS = r"""(?sx)
-    ^ (?: \S*python[\d.]* \s+ -m \s+ )?
-    (?: (?:pip[\d.]*|npm|yarn|poetry|bundle|apt(?:-get)?(?:\s+-\S+)*) \s+ (?:install|update|i|ci)
-      | git \s+ clone | mkdir | touch )  (?: \s | $ ) (?! .* (?:--dry-run|--help) )
-"""
+# What outline() masks; `ignored` cannot change an exit code: comments, redirections that always succeed.
+_MASKED = re.compile(
+    r"""(?sx)
+    (?P<ignored> \\\n | (?<![^\s;&|(])\#[^\n]* | (?<!&)[0-9]?>>?\s*(?:/dev/null(?![\w./-])|&[0-9]) )
+    | \\[^.] | '[^']*' | "(?:\\.|\$\([^()]*\)|\$(?!\([^()]*\))|[^"\\$])*"
+    | \$\((?:[^()'"]|'[^']*'|"[^"]*"|\([^()]*\))*\) | `[^`]*`"""
+)
+_LAST = re.compile(r"(?:\|\||&&|[|;&\n]|\A)[^|;&\n]*\Z")  # the last operator, and the command after it
+_START = r"(?:^|[;&|\n({!]|\b(?:then|do|else|if|elif)\s)[ \t]*(?:\w+=[^\s;&|]*[ \t]+)*"  # of a command
+_ENDS_SHELL = re.compile(  # what can end the shell, or never ends
+    rf"""(?x) {_START}(?: (?:exit(?!\s+0\b)|return|exec|eval|shift|trap|pkill|killall|until|while)(?![\w.-])
+    | \\?\.\s | kill\s+(?!(?:-\w+\s+)*(?:\$(?!PPID|\$)|%)) | set\s[^;&|\n]*(?:-\w*[eu]|errexit|nounset)
+    | (?::|export|readonly|set|unset)\s[^;&|\n]*[<>] )"""
+)
+_IS_SURE = re.compile(rf"{_START}(?:!|echo|printf)\s[^;&|\n]*\Z")  # a pipe from this hides no failure
+_SUCCEEDS = r"true|:|exit\s+0|echo(?![\w.-])[^<>()]*|rm\s+(?:-\w+\s+)*-\w*f[^<>()]*"
+_FILTER = r"(?:head|tail|wc|cat|sort|uniq|cut|tee\s+(?:-a\s+)?\S+)(?:\s+(?:-[dt]\s+\S+|-\S+|\+?[\d,]+))*"
+_COMPOUND = r"[|(){}]|(?<!&)&(?!&)|\b(?:if|case|for|while|until|trap|kill|ulimit)\s"
+_SERVER = r"""(?:\S*python\S*\s+(?:-m|\S*manage\.py)\s+)?(?:http\.server|runserver|uvicorn|gunicorn|php\s+-S
+    |flask\s.*\brun|redis-server|streamlit\s+run|ollama\s+serve|tail\s+-[fF]|sleep\s+infinity)(?!\S)"""
 
-# Each row: a warning, the kind of texts that it looks at (see _texts), what it finds in one, the sentence.
+# Rule, key of subjects(), pattern (its group or else the match is quoted), what happens and what to write.
 # fmt: off
 RULES = (
-    ("unresolvable", "unresolvable", "", "{text}, so this can never run; require other tests"),
-    ("short-timeout", "timeout", "", "{text} is short enough to fail on a busy machine; give at least 1 s"),
-    ("no-points", "score", "", "0: whether it passes changes no score"),
-    ("literal-path", "path", r"^~|\*|\$(?![\w$]*\.class$)",  # but Outer$Inner.class
-     "'{found}' in {texts} stands for itself, as nothing expands a path; write it out, or use run_command"),
-    ("set-by-docker", "variable", "^(?:PATH|HOME|HOSTNAME)$",
-     "docker itself sets {text} in every container, so any image passes; ask for what the image should set"),
-    ("literal-name", "name", r"\s",
-     "{texts} has a space, and is looked for as one name; write the name alone"),
-    ("no-syntax", "syntax", "",
-     "sh does not accept it ({text}), so it cannot run to its end; try it in a shell"),
-    ("never-ends", "server", _SERVER,
-     "'{text}' runs until it is stopped, so this can only time out; start it with '&', and ask it in one go"),
-    ("lost-state", "state", "",
-     "'{text}' changes its own shell alone, and the next test has another; join it to that with '&&'"),
-    ("lost-state", "made", _INSTALLS,
-     "what '{text}' makes is gone when the tests that require it run; leave it to the Dockerfile"),
-    ("bash-only", "for sh", rf"{_START}(?P<word>\[\[|source)\s",
-     "dash, Debian's /bin/sh, has no '{word}'; write '[' or '.', or \"shell\": \"/bin/bash\""),
-    ("echo-escape", "echo", "",
-     "dash {text} echo, bash does not; use printf '%s\\n' for text as it stands, '%b' for escapes"),
-    ("literal-needle", "needle", r"^(?!import\ ).*(?:\.[*+]|\\[.dsw]|\[(?:0-9|a-z|A-Z))",
-     "{texts}: strings are looked for as they stand, not as patterns; write what the text holds"),
-    ("short-needle", "needle", f"^.{{1,{SHORT_NEEDLE}}}$",
-     "{texts}: so short a string is in many texts ('8' in '17.0.18'); write more of what is meant"),
+    ("no-syntax", "facts", "(?m)^syntax (.+)", "`sh -n` refuses it ({found}), so it cannot run; correct it"),
+    ("cannot-fail", "facts", "(?m)^exit_code (any)", "{found} exit code passes, so any image does; name one"),
+    ("cannot-fail", "end", rf"\A(?:\|\||[;&\n]|)\s*(?:{_SUCCEEDS})\Z|\A&\Z",
+     'ends in {found}, so the exit code is always 0; leave it out ("exit_code": "any" lets strings decide)'),
+    ("hidden-status", "pipe", rf"\A(\|\s*(?:\S*/)?{_FILTER})[\s)}}]*\Z",
+     "the exit code is that of {found}, so earlier failures are lost; leave it out, or test what it prints"),
+    ("never-ends", "script", rf"""(?sx) \A(?!.*(?:{_COMPOUND})) (?:.*(?:&&|[;\n]))?[ \t]*(?:\w+=\S*[ \t]+)*
+        ({_SERVER} (?!.*\s(?:-[hvVD]|--(?:help|version|check\S*|daemon\S*))(?!\S)) [^;&\n]*)\Z""",
+     "{found} runs until it is killed, so this times out; start it with '&' and use it in the same command"),
+    ("bash-only", "posix", rf"""(?x) (?: {_START}(?=(?:\[\[|source|pushd|popd|shopt|declare|mapfile)\s)
+        | (?=&>) | (?:^|[\s!(])(?:\[|test)\s[^;&|\n]*\s(?===\s) ) ([^\s>]+>?)""",
+     "dash, Debian's /bin/sh, has no {found}; use '[', '.', '=' or '>', or write \"shell\": \"/bin/bash\""),
+    ("shell-function", "posix", r"""(?sx) \A(?!.*(?:\b(?:source|eval)\s|(?:^|[;&|\s])\\?\.\s|\|\|))
+        (?:.*(?:&&|[;\n(]))?\ *((?:command\s+-v\s+)?(?:nvm|sdk)(?![\w./=-])|(?:conda|mamba)\s+activate)""",
+     "{found}: a function of interactive shells, so no image passes; ask for the program that it provides"),
+    ("shell-function", "script", r"\A(?:source|\.)\s+\S*(?:rc|profile)\Z",
+     "{found} changes only its own shell, and each test has another; join it by '&&' to what needs it"),
+    ("carriage-return", "lines", r"\S*\r(?=\n|\Z)", "{found} ends in a carriage return; use \\n alone"),
+    ("short-needle", "needles", r"\A[\x00-\x7f]{1,2}\Z", "{found}: in many texts by accident; write more"),
+    ("literal-needle", "needles", r"\A(?!import\ ).*(?:\.[*+]|\\(?:\.|[dsw](?![a-z]))|\[(?:0-9|a-z|A-Z)).*",
+     "{found} is searched as it is, not as a pattern; write a text that does not vary, or use grep -E"),
+    ("literal-name", "names", r".*\s.*", "{found} is searched as one name with blanks; write the name alone"),
+    ("literal-path", "paths", r"\A~.*|.*(?:\*|\$(?![\w$]*\.class\Z)).*",
+     "{found} is searched as it is, and nothing expands it; write the whole path, or use run_command"),
+    ("set-by-docker", "names", r"\A(?:PATH|HOME|HOSTNAME)\Z", "docker itself sets {found}; ask for another"),
+    ("no-points", "facts", "(?m)^score 0$", "a score of 0 changes no result; write one over 0"),
+    ("short-timeout", "facts", "(?m)^timeout (0.*|.*e-.*)", "{found} s is too short; write at least 1"),
+    ("unresolvable", "facts", "(?m)^requires (.+)", "can never run, since it {found}; require other tests"),
 )
 # fmt: on
+OUTLINED = ("end", "pipe", "script", "posix", "lines")  # subjects that are searched in outline
 
 
-def _texts(test: de.Test, error: str, reason: str, *, required: bool) -> dict[str, list[tuple[str, str]]]:
-    """Return place and text of all that the table of rules looks at, by kind; an empty text is none."""
-    params, draw, command = test.params, test.check.draw, test.params.get("command", "")
-    shell = params.get("shell", "/bin/sh")
-    outline = _outline(command) if shell == "/bin/sh" else ""
-    parts = _parts(_handed(command)) if shell.endswith("sh") and not error else [""]
-    stay = [part for part in parts if not re.match(r"(?:cd|export|source|\.)\s", part)]
-    names = "params.names" if "names" in params else "params.name"
-    paths = [(f"params.paths[{at}]", path) for at, path in enumerate(params.get("paths", ()))]
-    needles = [draw.shortest(text) if draw else text for text in params.get("contains", ())]
+def outline(script: str) -> str:
+    """Mask a script, every character in its place: comments as blanks, quotes and substitutions as x."""
+    text = _MASKED.sub(lambda match: (" " if match["ignored"] else "x") * len(match[0]), script)
+    return re.sub(r"(\|\||&&|\|)\s+", lambda match: match[1].ljust(len(match[0])), text)
+
+
+def subjects(test: de.Test, reason: str) -> dict[str, Sequence[str]]:
+    """Return what the rules search, by the keys in RULES; `reason`: why the test can never run."""
+    params, shell = test.params, test.params.get("shell") or "/bin/sh"
+    command, needles, code = params.get("command", ""), params.get("contains", ()), params.get("exit_code")
+    names = params.get("names", [params.get("name", "")])
+    paths = params.get("paths", [params.get("path", "")])
+    is_posix = shell == "/bin/sh"
+    done = subprocess.run(["/bin/sh", "-n"], input=command.encode(), stderr=subprocess.PIPE, check=False)
+    error = done.stderr.decode(errors="replace").partition("\n")[0] if is_posix and done.returncode else ""
+    script = command if shell.endswith("sh") and not error else ""
+    text = outline(script).rstrip(" \t\n;")
+    before = _LAST.sub("", text)
+    end = script[len(before) : len(text)]
+    is_unclear = _ENDS_SHELL.search(before) or re.search(r"\$\{\w+:?\?|\$\(\(", script)
+    is_unclear = is_unclear or (needles and re.match(r"[;\n]?\s*echo\s.*[$`]", end))  # prints what is tested
+    facts = {"score": f"{test.score:g}", "timeout": f"{test.timeout:g}", "syntax": error, "requires": reason}
+    facts["exit_code"] = "" if needles else code
     return {
-        "unresolvable": [("requires", reason)],
-        "timeout": [("timeout", f"{test.timeout:g} s" if test.timeout < SHORT_TIMEOUT else "")],
-        "score": [("score", "0" if test.score == 0 else "")],
-        "path": [*paths, ("params.path", params.get("path", ""))],
-        "variable": [("params.name", params["name"] if test.type == "envvar_set" else "")],
-        "name": [(names, name) for name in params.get("names") or [params.get("name", "")]],
-        "syntax": [("params.command", error)],
-        "server": [("params.command", parts[-1])],
-        "state": [("params.command", "" if stay else _handed(command).strip())],
-        "made": [("params.command", part) for part in stay[-1:] if required],
-        "for sh": [("params.command", "" if "<<" in outline else outline)],
-        "echo": [("params.command", does) for does in (_echo(command) if shell == "/bin/sh" else ())],
-        "needle": [("params.contains", text) for text in needles],
+        "facts": ["\n".join(f"{key} {value}" for key, value in facts.items())],
+        "end": [] if code == "any" or is_unclear else [end],
+        "pipe": [] if code == "any" or "pipefail" in command or _IS_SURE.search(before) else [end],
+        "script": [script],
+        "posix": [script if is_posix and "<<" not in text else "", *names],
+        "lines": [command, *names, *paths],
+        "needles": () if params.get("draw") else needles,
+        "names": names,
+        "paths": paths,
     }
 
 
-def _echo(command: str) -> Iterator[str]:
-    """Yield what dash, the /bin/sh of Debian and Ubuntu, does with the words of an echo, unlike bash."""
-    for match in _ECHO.finditer(_outline(command)):
-        text = command[match.start(1) : match.end(1)]
-        option = re.match(r"echo\s+(-n?en?)\s", text)
-        strings = " ".join(string for string in _STRING.findall(text) if not re.search(r"\$\(|`", string))
-        escapes = [f"expands '{escape}' in" for escape in re.findall(r"\\[abcfnrtv0]", strings)]
-        yield from ([f"prints the '{option[1]}' of"] if option else escapes)[:1]
-
-
-def _outline(command: str) -> str:
-    """Return a command, each character in its place, with comments blank and quoted text a word."""
-    text = re.sub(_HIDDEN, lambda match: (" " if match["blank"] else "x") * len(match[0]), command)
-    for _ in range(2):  # one inside another
-        text = _SUBSTITUTION.sub(lambda match: "x" * len(match[0]), text)
-    return _GOES_ON.sub(lambda match: match[1].ljust(len(match[0])), text)
-
-
-def _handed(command: str) -> str:
-    """Return what a command hands on to a shell (bash -lc '…'), else the command."""
-    match = re.fullmatch(_HANDED_ON, command)
-    return match["plain"] or re.sub(r'\\(["\\$`])', r"\1", match["escaped"] or "") if match else command
-
-
-def _parts(command: str) -> list[str]:
-    """Return the parts of a command that run one after the other, [""] where it is anything else."""
-    parts = _OPERATOR.split(_outline(command).strip(" \t\n;"))
-    other = re.search(r"(?<![\w./-])(?:if|case|for|while|until|trap|kill|ulimit)\s|[(){}]", "".join(parts))
-    return [""] if other or set(parts[1::2]) - {"&&", ";", "\n"} else [part.strip() for part in parts[::2]]
-
-
-def _end_warnings(command: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Warn of a command whose end decides its exit code, whatever else it does."""
-    expected, needles = params.get("exit_code", 0), params.get("contains", [])
-    if expected == "any":
-        if not needles:
-            yield "cannot-fail", "params.exit_code", "'any' lets every exit code pass; name one"
-        return
-    command = re.sub(_HIDDEN, lambda match: " " * len(match[0]) if match["blank"] else match[0], command)
-    # The last operator and what follows it, and the pipeline before it; as written, and in outline.
-    outline = _outline(command).rstrip(" \t\n;")
-    *before, last = _OPERATOR.split(outline)
-    operator = before.pop() if before else ""
-    end = command[len(outline) - len(last) : len(outline)].strip()
-    first, last = "".join(before), last.strip()
-    pipeline = re.split(r"\|\||&&|[;&\n]", first)[-1]
-    source = command[len(first) - len(pipeline) : len(first)].strip(" \t\n({")
-    if source in ("}", "done", "fi", "esac"):  # the end of a whole list
-        source = command[: len(first)].strip()
-    if operator == "|":
-        read = end if re.match(r"\S*(?:sed|awk)\s", end) else last
-        hides = re.fullmatch(_FILTER, read[:LONGEST_END]) and not _ALWAYS.fullmatch(pipeline.strip())
-        if hides and not source.startswith("!") and "pipefail" not in command:
-            end, source = de.shown(end.rstrip(" )}"), 60), de.shown(source, 60)
-            says = f"the exit code is that of '| {end}', so '{source}' may fail unseen; "
-            if not re.search(r"(?s)^(?:find|ls)\s|\|\ \S*awk\s.*\bexit\b", f"{source}| {end}"):
-                says += "leave that out (a report keeps output short), or "
-            yield "hidden-status", "params.command", says + "end in a test of what it prints"
-    elif operator == "&&" or re.search(_ENDS_EARLY, first) or re.search(r"\$\{\w+:?\?|\$\(\(", command):
-        return  # ${NAME:?} and $((1 / n)) end the shell, also in quotes
-    elif operator == "&" and not end:
-        yield "cannot-fail", "params.command", _says_always("ends in '&'", expected, bool(needles))
-    elif _ALWAYS.fullmatch(last) and not _MAY_FAIL.search(end):
-        if needles and operator != "||" and re.search(r"[$`]", end):
-            return  # `cd x; echo $PATH`: what it prints is the test
-        words = de.shown(f"{operator.strip() or ';'} {end}" if operator else end, 60)
-        what = f"ends in '{words}'" if operator else f"'{words}' tests nothing"
-        printed = all if params.get("match") == "all" else any
-        strings_decide = bool(needles) and not printed(text in end for text in needles)
-        yield "cannot-fail", "params.command", _says_always(what, expected, strings_decide)
-
-
-def _says_always(what: str, expected: int, strings_decide: bool) -> str:  # noqa: FBT001
-    advice = "leave the ending out" if what.startswith("ends") else "test something of the image"
-    says = f"so this passes on any image; {advice}"
-    if expected:
-        says = f"never {expected}, so this cannot pass"
-    elif strings_decide:
-        says = f'and only the strings decide; {advice}, or write "exit_code": "any" if that is meant'
-    return f"{what}: the exit code is always 0, {says}"
-
-
-def syntax_error(command: str) -> str:
-    """Return what the host's `sh -n`, which runs nothing, says against a command; "" if it takes it."""
-    try:  # fed on stdin, since a command may begin like an option
-        run: Any = functools.partial(subprocess.run, env={**os.environ, "LC_ALL": "C"}, timeout=SYNTAX_LIMIT)
-        done = run(["sh", "-n"], input=command.encode(), capture_output=True)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""  # no shell, or one that is lost in the text: no word against it
-    first = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-    return re.sub(r"^\S*sh: (?:line )?\d+: ", "", first) if done.returncode else ""
-
-
-def read(path: str) -> Reading:
-    """Read a rubric, with all that is doubtful about it; raise EvaluationError where it is refused."""
-    rubric = de.load_rubric(path)
-    text = "missing; reports and readers cannot tell whose rubric this is"
-    warnings = [] if rubric.repo else [RubricWarning("no-repo", "repo", text, None)]
-    reasons = de.unresolvable(rubric.tests)
-    required = {name for test in rubric.tests for name in test.requires}
-    with ThreadPoolExecutor(SHELLS) as pool:
-        commands = [getattr(t.check, "command", "") if "shell" not in t.params else "" for t in rubric.tests]
-        errors = list(pool.map(lambda command: command and syntax_error(command), commands))
-    for at, (test, error) in enumerate(zip(rubric.tests, errors)):
-        texts = _texts(test, error, reasons.get(test.id, ""), required=test.id in required)
-        found = []
-        for name, kind, pattern, says in RULES:
-            matches = ((place, re.search(pattern, text)) for place, text in texts[kind] if text)
-            wrong = [(place, match) for place, match in matches if match]
-            for place, one in wrong[:1]:
-                words = {"text": de.shown(one.string, 120), "texts": de.listed([m.string for _, m in wrong])}
-                found.append((name, place, says.format(found=one[0], **words, **one.groupdict())))
-        if "command" in test.params and test.params.get("shell", "/bin/sh").endswith("sh") and not error:
-            found += _end_warnings(_handed(test.params["command"]), test.params)
-        start, end = f"tests[{at}].", f" '{de.shown(test.id, 60)}'"
-        warnings += [RubricWarning(name, start + place + end, says, test.id) for name, place, says in found]
-    return Reading(rubric, warnings)
+def lint(rubric: de.Rubric) -> Iterator[dict[str, str]]:
+    """Yield the warnings of all rules about all tests: rule (`name`), `place`, `test_id`, `text`."""
+    for at, test in enumerate(rubric.tests):
+        texts = subjects(test, rubric.unresolvable.get(test.id, ""))
+        for name, subject, pattern, message in RULES:
+            found = []
+            for text in texts[subject]:
+                match = re.search(pattern, outline(text) if subject in OUTLINED else text)
+                found += [text[slice(*match.span(match.re.groups))].strip()] if match else []
+            if found:
+                text = message.format(found=de.quoted_list(found, "" if subject == "facts" else "'"))
+                place = f"tests[{at}] '{de.printable(test.id, 60)}'"
+                yield {"name": name, "place": place, "test_id": test.id, "text": text}
 
 
 # ---------------------------------------------------------------------------------------------
-# Measuring, and what a cheat brings who knows the rubric and does none of the work
+# The faked image: what can be made by somebody who knows the rubric and does none of the work
 # ---------------------------------------------------------------------------------------------
 
-STUB = "/usr/local/stub"  # the one script; all else is a link to it
-PROGRAMS = "/usr/local/bin"  # first in PATH, of a login shell, too
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where a base has none
-LONGEST_NAME, LONGEST_PATH = 255, 1000  # bytes of a name, characters of a path
-# What docker, the base's own shell and the reading of files need as it is.
-_VITAL = r"""(?sx)
-    (?: /usr )? (?: /s?bin | /lib(?:64|32)? ) (?: / (?:[\w.-]+-linux-\w+/)?
-      (?: (?:ba|da|a|k|z)?sh | busybox | cat | ld-.* | lib(?:c|m|tinfo|dl)\.so.* ) )?
-    | /(?:proc|sys|dev)(?:/.*)? | /(?:usr|etc|var|root|tmp)? | /etc/(?:passwd|group)
+STUBS = "/usr/local/stubs"  # folder of the files below
+BIN = "/usr/local/bin"  # of the stubs of commands: first on the PATH, that of a login shell too
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # if the base image sets none
+
+# Prints the strings that it contains, with nothing but what is built into a shell.
+STUB = """\
+#!/bin/sh
+while IFS= read -r line; do printf '%s\\n' "$line"; done <<'END_OF_STRINGS'
+{}
+END_OF_STRINGS
 """
-# What a command names: words that could be programs, paths, folders, files, variables.
-_WORD = re.compile(r"(?<![\w.+/-])[\w.+][\w.+-]*")
-_PATH = re.compile(r"(?<![\w:/.+}$@~-])(?:[\w.@+~-]*/)+[\w.@+~-]*")
-_MADE = re.compile(r">\s*[\"']?([\w.@+~/-]+)")  # by the command itself, which would write into the stub
-_FOLDER = re.compile(r"(?:\bcd|\s-[dC])\s+[\"']?([\w.@+~/-]+)")
-_FILE = re.compile(r"(?:\s-[fesrx]\s+|<\s*)[\"']?([\w.@+~/-]+)")
-_VARIABLE = re.compile(r"\$\{?((?!PATH\b|HOME\b|HOSTNAME\b|PWD\b|OLDPWD\b|IFS\b)[A-Z_][A-Z0-9_]+)")
+# Reads `names`: PATH/ becomes a folder; a name in BIN replaces what is there, any other name does not.
+INSTALL = f"""\
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+chmod 755 {STUBS}/stub
+while IFS= read -r path; do
+  case $path in
+    */) mkdir -p "$path" ;;
+    {BIN}/*) ln -s -f {STUBS}/stub "$path" ;;
+    *) test -e "$path" || {{ mkdir -p "$(dirname "$path")" && cp {STUBS}/stub "$path"; }} ;;
+  esac
+done <{STUBS}/names 2>/dev/null || true
+"""
+# In a command: what may be the name of a command or file, a folder, a variable that it reads.
+_WORD = re.compile(r"[\w.+@/][\w.+@/-]*")
+_FOLDER = re.compile(r"(?:\bcd|\s-[dC])\s+[\"']?([\w.+@/-]+)")
+_VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]+)")
 
 
-def _asked_for(tests: Sequence[de.Test], workdir: str) -> tuple[list[str], list[str]]:
-    """Return the files and the variables that tests name; commands are files, and a folder is its `.stub`."""
-    asked, named, made, variables = {"./.stub"}, set(), set(), set()
-    for test in tests:
-        params, command = test.params, test.params.get("command", "")
-        names = {*params.get("names", ()), params.get("name", "./"), *_WORD.findall(command)}
-        paths, moves = {*_PATH.findall(command), *_FILE.findall(command)}, _FOLDER.findall(command)
-        moves += params["paths"] if test.type == "dirs_exist" else []
-        asked |= {f"{folder}/.stub" for folder in moves}
-        named |= {name if "/" in name else f"{PROGRAMS}/{name}" for name in names}
-        named |= {f"{start}{path}" for path in paths for start in ("", *(f"{move}/" for move in moves))}
-        asked |= {*params.get("paths", ()), params.get("path", ".")}
-        made |= {*_MADE.findall(command)}
-        variables |= {*_VARIABLE.findall(command), params["name"] if test.type == "envvar_set" else "PATH"}
-
-    def absolute(names: Iterable[str]) -> set[str]:
-        paths = {"/" + posixpath.normpath(posixpath.join(workdir, name)).lstrip("/") for name in names}
-        fit = (path for path in paths if len(path) <= LONGEST_PATH and not re.fullmatch(_VITAL, path))
-        return {path for path in fit if max(map(len, path.encode().split(b"/"))) <= LONGEST_NAME}
-
-    files = absolute(asked) | (absolute(named) - absolute(made))
-    parts = [path.split("/") for path in files]
-    folders = {"/".join(names[:at]) for names in parts for at in range(len(names))}
-    return sorted(files - folders - {STUB}), sorted(variables - {"PATH"})
+def names_in(test: de.Test) -> tuple[set[str], set[str]]:
+    """Return the paths, of folders with a final /, and the environment variables that a test names."""
+    params, command = test.params, test.params.get("command", "")
+    folders = {f"{folder}/" for folder in _FOLDER.findall(command)}
+    words = {*_WORD.findall(command), *params.get("names", ()), params.get("name", "/")}
+    commands = {f"{BIN}/{os.path.basename(word)}" for word in words}
+    inner = {f"{folder}{word}" for folder in folders for word in words if not word.startswith("/")}
+    slash = "/" if test.type == "dirs_exist" else ""
+    paths = {f"{path}{slash}" for path in (*params.get("paths", ()), params.get("path", "/"))}
+    variables = {params["name"]} if test.type == "envvar_set" else {*_VARIABLE.findall(command)}
+    return paths | folders | words | commands | inner, variables - {"PATH", "HOME", "PWD", "IFS"}
 
 
-def write_faked(folder: str, tests: Sequence[de.Test], start: str, workdir: str) -> str:
-    """Write the context of the faked image, and return its Dockerfile; the same for the same tests."""
-    files, variables = _asked_for(tests, workdir)
-    strings = list(dict.fromkeys(text for test in tests for text in test.params.get("contains", ())))
-    # It prints the strings, and holds them where it stands for a file.
-    lines = ["#!/bin/sh", f"printf '%s\\n' {' '.join(map(shlex.quote, strings))}", "exit 0", *strings, ""]
-    # No folder is in the tar that docker unpacks: it would replace a link of the base's.
-    with tarfile.open(os.path.join(folder, "stubs.tar"), "w", format=tarfile.PAX_FORMAT) as tar:
-        for path in [STUB, *files]:
-            entry, content = tarfile.TarInfo(path[1:]), "\n".join(lines).encode() if path == STUB else b""
-            entry.size, entry.mode, entry.linkname = len(content), 0o755, STUB
-            entry.type = tarfile.REGTYPE if content else tarfile.SYMTYPE
-            tar.addfile(entry, io.BytesIO(content))
-    values = "".join(f" {name}=/usr/local" for name in variables)  # $JAVA_HOME/bin/java is there, too
-    return f"{start}ADD stubs.tar /\nENV PATH={PROGRAMS}:${{PATH:-{PATH}}}{values}\n"
+def write_faked(folder: str, tests: Sequence[de.Test]) -> str:
+    """Write the build context of the faked image; return what its Dockerfile has after FROM and WORKDIR."""
+    paths, variables = (set().union(*names) for names in zip(*map(names_in, tests)))
+    strings = dict.fromkeys(text for test in tests for text in test.params.get("contains", ()))
+    # Folders first, then the deepest paths, since no file may be where another path needs a folder.
+    names = sorted(paths, key=lambda path: (not path.endswith("/"), -path.count("/"), path))
+    lines = [f"./{name}\n" if name.startswith("-") else f"{name}\n" for name in names]
+    files = {"stub": STUB.format("\n".join(strings)), "names": "".join(lines), "install": INSTALL}
+    for name, text in files.items():
+        de.write_file(os.path.join(folder, name), text)
+    values = [f"{name}=/usr/local" for name in sorted(variables)]  # so $JAVA_HOME/bin/java is a stub, too
+    variables_line = " ".join([f"ENV PATH={BIN}:${{PATH:-{DEFAULT_PATH}}}", *values])
+    return f'USER 0\nCOPY . {STUBS}/\nRUN ["/bin/sh", "{STUBS}/install"]\n{variables_line}\n'
 
 
-PLACES = {"context": os.path.isdir, "solution": os.path.isfile, "solution_context": os.path.isdir}
-NETWORK = ("network", "network-alias", "net-alias", "ip", "ip6", "link", "link-local-ip", "mac-address")
+# ---------------------------------------------------------------------------------------------
+# Measure
+# ---------------------------------------------------------------------------------------------
+
+GIFTS = {  # kind and explanation of a test that an image without the work passes
+    "bare": ("free", "passes on the base image; ask for what has to be set up"),
+    "copied": ("given", "passes once the project's files are copied"),
+    "faked": ("faked", "passes with stubs that print the strings of the rubric"),
+}
+IMAGES = (*GIFTS, "solution")
+KINDS = ("free", "given", "faked", "unsolved", "flaky")  # of problems, in the order of the output
 
 
-def places_of(rubric: str, given: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """Return context, solution and solution_context of one rubric, and of images left out the reason."""
-    repo, places, absent = re.sub(r"\.json$", "", os.path.basename(rubric)), {}, {}
-    for option, is_there in PLACES.items():
-        template = getattr(given, option)
-        path = template.replace("{repo}", repo) if template else ""
-        if path and is_there(path):
-            places[option] = path
-        elif template or option != "solution_context":
-            absent["copied" if option == "context" else "solution"] = f"no {path or '--' + option}"
-    if "solution" in places:
-        own = os.path.dirname(os.path.abspath(places["solution"]))
-        places.setdefault("solution_context", places.get("context", own))
-    return places, absent
-
-
-def measure(reading: Reading, given: argparse.Namespace) -> dict[str, Any]:
-    """Evaluate a rubric, each test by itself, on every image; raise ReviewError where that fails."""
-    rubric = reading.rubric
-    places, absent = places_of(rubric.path, given)
-    # The first test fails on purpose: of such a one the report holds what it prints, which is the WORKDIR.
-    probe = "where_it_is" + "_" * max(len(test.id) for test in rubric.tests)  # nobody's id
-    tests = [{"id": probe, "type": "run_command", "params": {"command": "pwd", "exit_code": 1}, "score": 0}]
+def write_rubric(folder: str, rubric: de.Rubric) -> str:
+    """Write a rubric in which every test stands by itself, after a test that prints the WORKDIR."""
     fields = ("id", "type", "params", "timeout", "score")
-    tests += [{name: getattr(test, name) for name in fields} for test in rubric.tests]
-    times: dict[str, list[dict[str, str]]] = {image: [] for image in IMAGES}
+    name = max((test.id for test in rubric.tests), key=len) + "_"
+    first = {"id": name, "type": "run_command", "params": {"command": "pwd"}, "score": 0}
+    tests = [first, *({field: getattr(test, field) for field in fields} for test in rubric.tests)]
+    path = os.path.join(folder, "rubric.json")
+    de.write_file(path, json.dumps({"run_options": rubric.run_options, "tests": tests}))
+    return path
+
+
+def evaluate(label: str, dockerfile: str, context: str, rubric: str, **options: Any) -> tuple[Rows, str]:
+    """Evaluate a rubric of write_rubric(); return the rows of its tests, and the WORKDIR for a Dockerfile.
+
+    Raises EvaluationError if the build fails, or the evaluation ends without a score.
+    """
+    report = de.evaluate(dockerfile, label, rubric, context=context, **options)
+    first, *rows = report["test_results"]
+    if report["error"] or not first["passed"]:
+        raise de.EvaluationError(f"{label}: not measured: {(report['error'] or first)['message']}")
+    log(f"{label}: {sum(row['passed'] for row in rows)} of {len(rows)} tests passed")
+    return rows, re.sub(r"([\\$])", r"\\\1", (first["output"] or "").rstrip("\n"))
+
+
+def measure(path: str, rubric: de.Rubric, args: argparse.Namespace) -> dict[str, Any]:
+    """Evaluate a rubric on all images; return what assess() returns, and why images were left out."""
+    name = re.sub(r"\.json$", "", os.path.basename(path))
+    places = (args.context, args.solution, args.solution_context)
+    context, solution, own_context = (place.replace("{repo}", name) for place in places)
+    own_context = own_context or context or os.path.dirname(solution) or "."
+    absent = {} if os.path.isdir(context) else {"copied": f"no {context or '--context'}"}
+    if not os.path.isfile(solution):
+        absent["solution"] = f"no {solution or '--solution'}"
+    runs: dict[str, list[Rows]] = {image: [] for image in IMAGES if image not in absent}
     with tempfile.TemporaryDirectory(prefix="rubric-review-") as folder:
-        path = os.path.join(folder, "rubric.json")
-        Path(path).write_text(json.dumps({"tests": tests}), encoding="utf-8")
-
-        def evaluate(image: str, text: str, context: str, **more: Any) -> str:
-            dockerfile = os.path.join(folder, f"{image}.dockerfile") if text else places["solution"]
-            if text:
-                Path(dockerfile).write_text(text, encoding="utf-8", errors="surrogateescape")
-            options = {**given.evaluate, **more}
-            report = de.evaluate(dockerfile, rubric.repo or image, path, context=context, **options)
-            messages, workdir = _messages(image, report, probe)
-            times[image].append(messages)
-            passed = sum(1 for message in messages.values() if not message)
-            _tell(f"{rubric.path}: {image}: ", f"{passed} of {len(messages)} tests passed")
-            _tell("", "\n".join(text for text in report["warnings"] if text.startswith("leftover")))
-            return workdir
-
-        workdir = ""
-        for time in range((given.repeat or 1) if "solution" not in absent else 0):
-            workdir = evaluate("solution", "", places["solution_context"], jobs=JOBS if time % 2 else 1)
-        workdir = given.workdir or re.sub(r"([\\$])", r"\\\1", workdir) or "/workspace"
-        start = f"FROM {given.base}\nWORKDIR {workdir}\n"
-        empty, stubs = (tempfile.mkdtemp(dir=folder) for _ in "12")
-        evaluate("bare", start, empty)
-        if "copied" not in absent:
-            evaluate("copied", f"{start}COPY . .\n", places["context"])
-        alone = [*de.RUN_FLAGS.without(given.evaluate["run_options"], NETWORK), "--network=none"]
-        evaluate("faked", write_faked(stubs, rubric.tests, start, workdir), stubs, run_options=alone)
-    data: dict[str, Any] = {"base": given.base, "workdir": workdir, "repeat": given.repeat or 1}
-    data.update((option, places.get(option)) for option in PLACES)
-    data["images"] = {image: _image(reading, all_) for image, all_ in times.items() if all_}
-    data.update(not_measured=absent, rows=_rows(reading, given.base, data["images"]), earned=None)
-    if "solution" in data["images"]:
-        easy = {row["test_id"] for row in data["rows"] if row["kind"] in ("free", "faked", "given")}
-        solved = data["images"]["solution"]["passed"]
-        data["earned"] = points_of(t for t in rubric.tests if solved[t.id] and t.id not in easy)
-    return data
+        rubric_file, workdir = write_rubric(folder, rubric), "/workspace"
+        empty, stubs = tempfile.mkdtemp(dir=folder), tempfile.mkdtemp(dir=folder)
+        ends = {"bare": "", "copied": "COPY . .\n", "faked": write_faked(stubs, rubric.tests)}
+        contexts = {"solution": own_context, "bare": empty, "copied": context, "faked": stubs}
+        for image in [image for image in ["solution"] * args.repeat + [*GIFTS] if image in runs]:
+            dockerfile = solution
+            if image in GIFTS:
+                dockerfile = os.path.join(folder, image)
+                de.write_file(dockerfile, f"FROM {args.base}\nWORKDIR {workdir}\n{ends[image]}")
+            network = ["--network=none"] if image == "faked" else []
+            options = {"docker": args.docker, "build_options": network, "run_options": network}
+            label = f"{path}: {image}"
+            rows, workdir = evaluate(label, dockerfile, contexts[image], rubric_file, **options)
+            runs[image].append(rows)
+    return {"base": args.base, "not_measured": absent, **assess(rubric.tests, runs)}
 
 
-def _messages(image: str, report: Mapping[str, Any], probe: str) -> tuple[dict[str, str], str]:
-    """Return why each test did not pass, and the WORKDIR; raise ReviewError for what is no measurement."""
-    error, rows = report["error"], {row["test_id"]: row for row in report["test_results"]}
-    if error:
-        built = not error["kind"].startswith("build")
-        what = f"was not measured ({error['kind']})" if built else "cannot be built"
-        raise ReviewError(f"the {image} image {what}: {error['message']}")
-    unclear = [row for row in rows.values() if row["status"] in ("error", "not_run")]
-    why = [f"{row['test_id']}: {row['message']}" for row in unclear]
-    first = rows.pop(probe)
-    if first["exit_code"] != 0:
-        why.append(f"not even the command 'pwd' succeeds: {first['message']}")
-    if why:
-        raise ReviewError(f"the {image} image was not measured: {why[0]}")
-    messages = {name: "" if row["passed"] else row["message"] or row["status"] for name, row in rows.items()}
-    return messages, (first["output"] or "").rstrip("\n")
-
-
-def _image(reading: Reading, times: Sequence[dict[str, str]]) -> dict[str, Any]:
-    """Return what an image got: its points are those of the tests that passed at least once."""
-    tests = reading.rubric.tests
-    failures = {test.id: [messages[test.id] for messages in times if messages[test.id]] for test in tests}
-    passed = {name: len(times) - len(all_) for name, all_ in failures.items()}
-    points = points_of(test for test in tests if passed[test.id])
-    share = points / (points_of(tests) or 1)
-    return {"points": points, "share": share, "times": len(times), "passed": passed, "failures": failures}
-
-
-def _rows(reading: Reading, base: str, images: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the tests that are given away or cannot be relied on, kind by kind."""
-    syntax = {warning.test_id: warning.text for warning in reading.warnings if warning.name == "no-syntax"}
-    rows = []
-    for test in reading.rubric.tests:
-        passed = {image: one["passed"][test.id] for image, one in images.items()}
-        failures = images["solution"]["failures"][test.id] if "solution" in images else []
-        solved = passed.get("solution", 0)
-        what = (
-            " scripts that print the rubric's own strings" if "command" in test.params else "s of these names"
-        )
-        gifts = {
-            "bare": ("free", f"passes on {base}: asks for nothing that has to be set up"),
-            "copied": ("given", "passes once the files are copied"),
-            "faked": ("faked", f"stub{what} pass"),
-        }
-        found = [gift for image, gift in gifts.items() if passed.get(image)][:1]
-        if test.id in syntax and not any(passed.values()):
-            found.append(("no-syntax", syntax[test.id]))
-        elif failures and not solved:
-            found.append(("unsolved", f"the solution does not pass: {failures[-1]}"))
-        elif failures:
-            found.append(("flaky", f"passed {solved} of {solved + len(failures)} times"))
-        rows += [(kind, test.id, test.score, text) for kind, text in found]
-    names = ("kind", "test_id", "points", "text")
-    return [dict(zip(names, row)) for kind in KINDS for row in rows if row[0] == kind]
-
-
-def points_of(tests: Iterable[de.Test]) -> float:
-    """Return the points of some tests together."""
-    return round(math.fsum(test.score for test in tests), 6)
+def assess(tests: Sequence[de.Test], runs: Mapping[str, Sequence[Rows]]) -> dict[str, Any]:
+    """Return what each image always passes, the problems, and the points that only the solution earns."""
+    images, problems = {}, []
+    for image, results in runs.items():
+        passed = [test for at, test in enumerate(tests) if all(rows[at]["passed"] for rows in results)]
+        points, ids = sum(test.score for test in passed), [test.id for test in passed]
+        images[image] = {"points": points, "times": len(results), "passed": ids}
+    for at, test in enumerate(tests):
+        gifts = [image for image in GIFTS if image in runs and runs[image][0][at]["passed"]]
+        found: list[tuple[Any, ...]] = [(*GIFTS[image], None) for image in gifts[:1]]
+        solved = [rows[at] for rows in runs.get("solution", ())]
+        failed = [row for row in solved if not row["passed"]]
+        if failed:
+            text = f"the solution failed {len(failed)} of {len(solved)} times: {failed[-1]['message']}"
+            found.append(("unsolved" if failed == solved else "flaky", text, failed[-1]["output"]))
+        for kind, text, output in found:
+            problem = {"kind": kind, "test_id": test.id, "points": test.score}
+            problems.append({**problem, "text": text, "output": output})
+    problems.sort(key=lambda problem: KINDS.index(problem["kind"]))
+    names = {problem["test_id"] for problem in problems}
+    earned = sum(test.score for test in tests if test.id not in names) if "solution" in runs else None
+    return {"images": images, "problems": problems, "earned": earned}
 
 
 # ---------------------------------------------------------------------------------------------
-# Text, JSON, Markdown: of a review, which is one dict
+# Text
 # ---------------------------------------------------------------------------------------------
 
-
-def review(path: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Read a rubric and, with a base, measure it; `error` says why it was refused or not measured."""
-    data: dict[str, Any] = {"rubric": path, "error": None}
-    try:
-        reading = read(path)
-        rubric, warnings = reading.rubric, [dict(warning._asdict()) for warning in reading.warnings]
-        data.update(repo=rubric.repo, sha256=rubric.sha256, tests=len(rubric.tests))
-        data.update(points=points_of(rubric.tests), warnings=warnings)
-        if given.base:
-            data["measured"] = measure(reading, given)
-    except (ReviewError, de.EvaluationError) as error:
-        data["error"] = str(error)
-    return data
+OUTPUT_LINES = 5  # shown of what an unsolved or flaky test printed
+LIMITS = {"bare": 1 / 10, "copied": 1 / 3, "faked": 1 / 2}  # shares of the points that --strict accepts
 
 
-def _counted(count: float, noun: str) -> str:
-    return f"{count:.10g} {noun}{'' if count == 1 else 's'}"
+def counted(count: float, noun: str) -> str:
+    """Return a number and its noun, in the plural unless it is 1."""
+    return f"{count:.15g} {noun}{'' if count == 1 else 's'}"
 
 
-def scores(reviews: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """Return the points of some rubrics together on each image, in words, and those that are earned."""
-    words: dict[str, str] = {}
-    measured = [(review["measured"], review["points"]) for review in reviews if "measured" in review]
-    for image in IMAGES:
-        here = [(one["images"][image], points) for one, points in measured if image in one["images"]]
-        got, most = math.fsum(one["points"] for one, _ in here), math.fsum(points for _, points in here)
-        if here and image == "solution":
-            times = max(one["times"] for one, _ in here)
-            words[image] = f"{got:.10g} of {most:.10g}, {'once' if times == 1 else f'{times} times'}"
-            earned = math.fsum(one["earned"] for one, _ in measured if one["earned"] is not None)
-            words["earned"] = f"{earned:.10g} of {most:.10g}"
-        elif here:
-            words[image] = f"{got:.10g} ({100 * got / (most or 1):.0f} %)"
-    return words
+def summary_line(review: Review) -> str:
+    """Return a line with what each image gets, or with the counts if the rubric was not measured."""
+    points, cells = counted(review["points"], "point"), []
+    if not review["measured"]["images"]:
+        tests, warnings = counted(review["tests"], "test"), counted(len(review["warnings"]), "warning")
+        return f"{review['rubric']}: {tests}, {points}, {warnings}"
+    for image, result in review["measured"]["images"].items():
+        share = f"({100 * result['points'] / (review['points'] or 1):.0f} %)"
+        if image == "solution":
+            times = f", {result['times']} times" if result["times"] > 1 else ""
+            share = f"of {review['points']:.15g}{times}"
+        cells.append(f"   {image} {result['points']:.15g} {share}")
+    return f"{review['rubric']}: {points}{''.join(cells)}"
 
 
-def as_text(review: dict[str, Any]) -> str:
-    """Return warnings, then a line of summary, or the table of what was measured."""
-    if "points" not in review:
-        return ""
-    path, measured = de.shown(review["rubric"], 500), review.get("measured")
-    places = [(f"{review['rubric']}: {w['name']}: {w['place']}: ", w["text"]) for w in review["warnings"]]
-    lines = [de.shown(f"warning: {place}{text}", 1000) for place, text in places]
-    if not measured:
-        counts = f"{_counted(review['tests'], 'test')}, {_counted(review['points'], 'point')}"
-        return "\n".join([*lines, f"{path}: {counts}, {_counted(len(places), 'warning')}", ""])
-    points = scores([review])
-    earned = points.pop("earned", "")
-    each = "   ".join(f"{image} {words}" for image, words in points.items())
-    lines.append(f"{path}: {_counted(review['points'], 'point')}      {each}")
-    cells = [(de.shown(row["test_id"], 40), _counted(row["points"], "point")) for row in measured["rows"]]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    for row, (name, points_) in zip(measured["rows"], cells):
-        start = f"{row['kind']:<9} {name:<{widths[0]}}  {points_:<{widths[1]}}"
-        lines.append(f"{start}  {de.shown(row['text'], 300)}")
-    absent = ", ".join(f"{image} ({why})" for image, why in measured["not_measured"].items())
-    lines += [f"not measured: {de.shown(absent, 500)}"] if absent else []
-    lines += [f"earned {earned}"] if earned else []
-    return "\n".join([*lines, ""])
+def as_text(review: Review) -> Iterator[str]:
+    """Yield the lines about a valid rubric: warnings, summary, problems, what only the solution earns."""
+    for warning in review["warnings"]:
+        yield f"warning: {review['rubric']}: {warning['name']}: {warning['place']}: {warning['text']}"
+    yield summary_line(review)
+    measured = review["measured"]
+    names = [de.printable(problem["test_id"], 40) for problem in measured["problems"]]
+    for name, problem in zip(names, measured["problems"]):
+        points = counted(problem["points"], "point")
+        yield f"{problem['kind']:<8}  {name:<{max(map(len, names))}}  {points:<10}  {problem['text']}"
+        yield from (f"  | {line}" for line in (problem["output"] or "").splitlines()[-OUTPUT_LINES:])
+    yield from (f"not measured: {image} ({why})" for image, why in measured["not_measured"].items())
+    if measured["earned"] is not None:
+        yield f"only the solution earns {measured['earned']:.15g} of {counted(review['points'], 'point')}"
 
 
-def sum_of(reviews: Sequence[dict[str, Any]]) -> str:
-    """Return the line that sums up several rubrics."""
-    read = [review for review in reviews if "points" in review]
-    kinds = collections.Counter(warning["name"] for review in read for warning in review["warnings"])
-    each = f" ({', '.join(f'{count} {name}' for name, count in kinds.most_common())})" if kinds else ""
-    tests, points = sum(review["tests"] for review in read), math.fsum(review["points"] for review in read)
-    warned = _counted(sum(kinds.values()), "warning") + each
-    counts = [_counted(tests, "test"), _counted(points, "point"), warned]
-    counts += [f"{len(reviews) - len(read)} refused"] if len(reviews) > len(read) else []
-    counts += [f"{image} {words}" for image, words in scores(reviews).items()]
-    return f"{_counted(len(reviews), 'rubric')}: {', '.join(counts)}\n"
-
-
-def as_markdown(reviews: Sequence[dict[str, Any]]) -> str:
-    """Return a table of the rubrics, and one of all that was found in them."""
-    columns = (*IMAGES, "earned")
-    lines = [f"| rubric | tests | points | warnings | {' | '.join(columns)} |", "|---|" + "---:|" * 8]
-    found: list[tuple[str, ...]] = []
-    for review in reviews:
-        path, cells = review["rubric"], ["refused"] + [""] * 7
-        if "points" in review:
-            cells = [str(review["tests"]), f"{review['points']:.10g}", str(len(review["warnings"]))]
-            cells += [scores([review]).get(image, "-") for image in columns]
-            found += [(path, w["test_id"] or "", w["name"], "", w["text"]) for w in review["warnings"]]
-        rows = review["measured"]["rows"] if "measured" in review else ()
-        rows = [row for row in rows if row["kind"] != "no-syntax"]  # which is a warning already
-        found += [(path, r["test_id"], r["kind"], f"{r['points']:.10g}", r["text"]) for r in rows]
-        found += [(path, "", "error", "", review["error"])] if review["error"] else []
-        lines.append(_cells(path, *cells))
-    if found:
-        lines += ["", "| rubric | test | what | points | why |", "|---|---|---|---:|---|"]
-        lines += [_cells(*row) for row in found]
-    return "\n".join([*lines, ""])
-
-
-def _cells(*texts: str) -> str:
-    """Return a row of a table, in which no text can end a cell or become markup."""
-    safe = [re.sub(r"([\\`*_{}\[\]<>#|~&@$:!])", r"\\\1", de.shown(text, 300)) for text in texts]
-    return f"| {' | '.join(safe)} |"
-
-
-def reasons(review: dict[str, Any]) -> Iterator[str]:
-    """Yield what --strict has against a rubric."""
-    measured = review.get("measured", {"images": {}, "rows": ()})
-    if review.get("warnings"):
-        yield _counted(len(review["warnings"]), "warning")
-    for image, (most, words) in MOST.items():
-        share = measured["images"].get(image, {}).get("share", 0)
-        if share > most + 1e-9:  # a third of 3.3 points is 1.1
-            yield f"the {image} image gets {100 * share:.0f} %, more than {words}"
-    kinds = collections.Counter(row["kind"] for row in measured["rows"])
+def objections(review: Review) -> Iterator[str]:
+    """Yield what --strict does not accept."""
+    measured = review["measured"]
+    if review["warnings"]:
+        yield counted(len(review["warnings"]), "warning")
+    for image, limit in LIMITS.items():
+        points = measured["images"].get(image, {"points": 0})["points"]
+        if points > limit * review["points"] + 1e-9:
+            yield f"the {image} image gets more than {100 * limit:.0f} % of the points"
+    kinds = collections.Counter(problem["kind"] for problem in measured["problems"])
     yield from (f"{kinds[kind]} {kind}" for kind in ("unsolved", "flaky") if kinds[kind])
 
 
@@ -634,123 +354,95 @@ def reasons(review: dict[str, Any]) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="review.py",
-        description="Is a rubric any good? Reads it and, with --base, measures what it gives away.",
-        epilog=str(__doc__).rpartition("\n\n")[2],
-    )
+def log(line: str) -> None:
+    """Print a line to stderr."""
+    print(de.printable(line, 2000), file=sys.stderr)
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments; a usage error ends the program with exit code 2."""
+    usage = str(__doc__).split("\n\n")
+    parser = argparse.ArgumentParser(description=usage[0], epilog=usage[-1], allow_abbrev=False)
     add = parser.add_argument
-    add("rubrics", metavar="RUBRIC", nargs="+", help="the rubrics to read")
-    add("--strict", action="store_true", help="exit 1 for warnings, unsolved and flaky tests, high shares")
-    for name, kind, metavar, text in (
-        ("base", str, "IMAGE", "measure, too: on this image alone (bare), and with stubs (faked)"),
-        ("context", str, "DIR", "the project's files; measure on the base with these (copied)"),
-        ("solution", str, "DOCKERFILE", "measure on an image that does the work (solution)"),
-        ("solution-context", str, "DIR", "its build context (default: --context, else its own folder)"),
-        ("repeat", int, "N", "how often to evaluate the solution (default: 1)"),
-        ("workdir", str, "DIR", "of bare, copied and faked (default: the solution's, else /workspace)"),
-        ("output", str, "FILE", "write all that was found as JSON"),
-        ("markdown", str, "FILE", "write it as Markdown tables"),
-        ("engine", str, "WHERE", "the engine to use: a URL or a docker context"),
-        ("docker", str, "PROGRAM", "the docker command line to call (default: docker)"),
-        ("wait", float, "S", "seconds to wait for an engine that does not answer yet"),
-    ):
-        add(f"--{name}", type=kind, metavar=metavar, help=text)
-    for command in ("build", "run"):
-        text = f"a word for docker {command}, such as --{command}-option=--network=host; may be repeated"
-        add(f"--{command}-option", metavar="OPT", action="append", help=text)
-    return parser
+    add("rubrics", metavar="RUBRIC", nargs="+", help="a rubric file")
+    add("--strict", action="store_true", help="exit 1 for warnings, high shares, unsolved and flaky tests")
+    add("--json", metavar="FILE", help="write the results as JSON; - for stdout")
+    add(
+        "--base",
+        metavar="IMAGE",
+        help="measure on images built from this one; {repo} in paths: the rubric's name",
+    )
+    add("--context", metavar="DIR", default="", help="the project's files, for the copied image")
+    add("--solution", metavar="DOCKERFILE", default="", help="a Dockerfile that does the work")
+    add("--solution-context", metavar="DIR", default="", help="default: --context, or the solution's folder")
+    add("--repeat", metavar="N", type=int, default=1, help="evaluate the solution N times (default: 1)")
+    add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")
+    args = parser.parse_args(argv)
+    if (args.context or args.solution or args.solution_context or args.repeat != 1) and not args.base:
+        parser.error("measuring needs --base IMAGE")
+    if args.repeat < 1 or re.search(r"\s", args.base or ""):
+        parser.error("expected --repeat of at least 1, and --base without blanks")
+    for path in filter(None, (args.context, args.solution)):
+        if "{repo}" not in path and (len(args.rubrics) > 1 or not os.path.exists(path)):
+            parser.error(f"{path}: not found, or without the {{repo}} that several rubrics need")
+    if args.json and os.path.realpath(args.json) in map(os.path.realpath, args.rubrics):
+        parser.error(f"--json would overwrite the rubric {args.json}")
+    return args
 
 
-def _given(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments, with those of evaluate() in `evaluate`; wrong usage ends the program."""
-    parser = _parser()
-    given = parser.parse_args(argv)
-    own = ("rubrics", "strict", "output", "markdown")
-    for name in [name for name, value in vars(given).items() if value is not None and name not in own]:
-        if not given.base:
-            parser.error(f"--{name.replace('_', '-')} needs --base IMAGE")
-        if name in ("context", "solution") and given.rubrics[1:] and "{repo}" not in getattr(given, name):
-            parser.error(f"--{name}: several rubrics need the word {{repo}} in it, for the name of each")
-    if not given.solution and (given.repeat is not None or given.solution_context):
-        parser.error("--repeat and --solution-context need --solution DOCKERFILE")
-    if given.repeat is not None and given.repeat < 1:
-        parser.error("--repeat: expected a whole number of at least 1")
-    if given.wait is not None and not 0 <= given.wait < math.inf:
-        parser.error("--wait: expected a number of seconds")
-    if re.search(r"\s", given.base or "") or not re.fullmatch(r"[^\n\r]+", given.workdir or "/workspace"):
-        parser.error("--base and --workdir: expected one word, as in a Dockerfile")
-    given.evaluate = {name: vars(given)[name] for name in ("engine", "docker", "wait") if vars(given)[name]}
-    for flags, kind in ((de.BUILD_FLAGS, "build"), (de.RUN_FLAGS, "run")):
-        words = given.evaluate[f"{kind}_options"] = vars(given)[f"{kind}_option"] or []
-        try:
-            flags.check(f"--{kind}-option", words)
-        except ValueError as error:
-            parser.error(str(error))
-    return given
+def review_rubric(path: str, args: argparse.Namespace) -> Review:
+    """Lint a rubric and, with --base, measure it; `error` says why that was not possible."""
+    review: Review = {"rubric": path, "error": None, "measured": {"not_measured": {}, **assess((), {})}}
+    try:
+        rubric = de.load_rubric(path)
+        review.update(tests=len(rubric.tests), points=sum(test.score for test in rubric.tests))
+        review["warnings"] = list(lint(rubric))
+        if args.base:
+            review["measured"] = measure(path, rubric, args)
+    except de.EvaluationError as error:
+        review["error"] = str(error)
+    return review
 
 
-def _check_files(given: argparse.Namespace) -> None:
-    """Know before a long measurement that what it reads is there, and that what it writes can be written."""
-    for option, is_there in PLACES.items():
-        path = getattr(given, option) or "{repo}"
-        if "{repo}" not in path and not is_there(path):
-            raise ReviewError(f"{path}: no such {'Dockerfile' if option == 'solution' else 'folder'}")
-    solutions = [places_of(path, given)[0].get("solution", path) for path in given.rubrics]
-    inputs = set(map(os.path.realpath, (*given.rubrics, *solutions)))
-    outputs = [path for path in (given.output, given.markdown) if path]
-    for path in outputs:
-        if os.path.realpath(path) in inputs:
-            raise ReviewError(f"{path}: this is to be read, and would be overwritten")
-        de.check_writable(path)
-    if len(set(map(os.path.realpath, outputs))) < len(outputs):
-        raise ReviewError(f"{outputs[0]}: --output and --markdown are the same file")
-
-
-def _tell(kind: str, text: str) -> None:
-    for line in text.splitlines():
-        de.write_to(sys.stderr, f"{de.shown(kind + line, 2000)}\n")
-
-
-def _run(given: argparse.Namespace) -> int:
-    """Review all rubrics, print and write what was found; return the exit code."""
-    _check_files(given)
-    reviews, bad = [], False
-    for path in given.rubrics:
-        one = review(path, given)
-        reviews.append(one)
-        de.write_to(sys.stdout, as_text(one))
-        _tell("error: ", one["error"] or "")
-        against = list(reasons(one)) if given.strict else []
-        for reason in against:
-            _tell(f"strict: {path}: ", reason)
-        bad = bad or bool(one["error"] or against)
-    if len(reviews) > 1:
-        de.write_to(sys.stdout, sum_of(reviews))
-    if given.output:
-        de.write_file(given.output, json.dumps({"rubrics": reviews}, indent=2, allow_nan=False) + "\n")
-    if given.markdown:
-        de.write_file(given.markdown, as_markdown(reviews))
-    return 1 if bad else 0
+def run(args: argparse.Namespace) -> int:
+    """Review all rubrics, print and write the results; return the exit code."""
+    reviews, code = [], 0
+    for path in args.rubrics:
+        review = review_rubric(path, args)
+        reviews.append(review)
+        for line in as_text(review) if "points" in review else ():
+            print(de.printable(line, 1000), file=sys.stderr if args.json == "-" else sys.stdout, flush=True)
+        problems = [f"error: {line}" for line in (review["error"] or "").splitlines()]
+        if args.strict and "points" in review:
+            problems += [f"strict: {path}: {text}" for text in objections(review)]
+        for line in problems:
+            log(line)
+        code = 1 if problems else code
+    if args.json:
+        de.write_file(args.json, json.dumps({"rubrics": reviews}, indent=2) + "\n")
+    return code
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    given = _given(argv)
-    sys.stdout, sys.stderr = de.standard_streams()
 
-    def hear(number: int, _frame: object) -> None:
+    def interrupt(number: int, _frame: object) -> None:
         raise KeyboardInterrupt(number)
 
+    args = parse_arguments(argv)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # exit codes are lost if the caller ignores it
+    for stream in (sys.stdout, sys.stderr):
+        getattr(stream, "reconfigure", dict)(errors="backslashreplace")
     try:
-        with de.signals_to(hear):
-            return _run(given)
-    except KeyboardInterrupt as interrupt:
-        _tell("error: ", "interrupted")
-        return 128 + int((*interrupt.args, signal.SIGINT)[0])
-    except (ReviewError, de.EvaluationError, OSError) as error:
-        _tell("error: ", str(error))
+        return run(args)
+    except KeyboardInterrupt as error:
+        log("error: interrupted")
+        return 128 + int((*error.args, signal.SIGINT)[0])
+    except (de.EvaluationError, OSError) as error:  # the results cannot be written
+        log(f"error: {error}")
         return 1
 
 
