@@ -1,4 +1,4 @@
-"""Tests for rubrics, and what each test type says of a folder of files: params, status, and words of the message."""
+"""Tests for rubrics, and the verdicts of each test type on a folder of files: params, status, part of the message."""
 
 from __future__ import annotations
 
@@ -22,149 +22,155 @@ FALSE = run_command("echo why; false")
 LOOK = files_exist("/etc/passwd")
 HELLO = output_contains("echo hello $HOME", "hello")
 
-NASTY = [*"-dash $(false) `x` it's * ~ é€ \\n ! (".split(), "with space", 'say "hi"', "new\nline"]
-
+SPECIAL_NAMES = [*"-dash $(false) `x` it's * ~ é€ \\n ! (".split(), "with space", 'say "hi"', "new\nline"]
 ENVIRONMENT = {"SET": "1", "EMPTY": "", "PREFIX_SET": "1", "dotted.name": "x"}
 
 
 def fill(folder) -> None:
-    """Make the files that the cases speak of (but for a pipe, which no build context can hold)."""
+    """Make the files of the cases, except a pipe, which no build context can contain."""
     (folder / "folder").mkdir()
     (folder / "file").write_text("needle in the hay\n")
     (folder / "program").write_text("#!/bin/sh\n")
     (folder / "program").chmod(0o755)
     os.symlink("file", folder / "link")
     os.symlink("nowhere", folder / "dangling")
-    for name in NASTY:
+    for name in SPECIAL_NAMES:
         (folder / name).write_text(f"<{name}>")
 
 
+P, F = "passed", "failed"
+NO_FILE = "no such file, or not accessible to the image's user"
+DRAW = {"a": [1000000, 2999999]}
 CASES = {
     "command_exists": [
-        ({"name": "sh"}, "passed", "found '"),
-        ({"name": "cd"}, "passed", "found 'cd'"),
-        ({"name": "./program"}, "passed", "found './program'"),
-        ({"name": "no-such"}, "failed", "not found: 'no-such'"),
-        ({"name": "/etc"}, "failed", "not found: '/etc'"),
-        ({"name": "./file"}, "failed", "not found: './file'"),
-        ({"name": "-v"}, "failed", "not found: '-v'"),
-        ({"name": "sh; true"}, "failed", "not found: 'sh; true'"),
+        ({"name": "sh"}, P, "found "),
+        ({"name": "cd"}, P, "found cd"),
+        ({"name": "./program"}, P, "found ./program"),
+        ({"name": "no-such"}, F, "not found: no-such"),
+        ({"name": "/etc"}, F, "not found: /etc"),
+        ({"name": "./file"}, F, "not found: ./file"),
+        ({"name": "-v"}, F, "not found: -v"),
+        ({"name": "sh; true"}, F, "not found: sh; true"),
     ],
     "commands_exist": [
-        ({"names": ["sh", "cat"]}, "passed", "found '"),
-        ({"names": ["sh", "no", "cat", "nope"]}, "failed", "not found: 'no', 'nope'"),
-        ({"names": ["sh", *(f"no{i}" for i in range(30))]}, "failed", "'no4', 25 more"),
+        ({"names": ["sh", "cat"]}, P, "found "),
+        ({"names": ["sh", "no", "cat", "nope"]}, F, "not found: nope"),
+        ({"names": ["sh", *(f"no{i}" for i in range(30))]}, F, "; 25 more"),
     ],
     "envvar_set": [
-        ({"name": "SET"}, "passed", "SET is set"),
-        ({"name": "PATH"}, "passed", "PATH is set"),
-        ({"name": "dotted.name"}, "passed", "dotted.name is set"),
-        ({"name": "EMPTY"}, "failed", "EMPTY is set, but empty"),
-        ({"name": "IFS"}, "failed", "IFS is not set"),
-        ({"name": "PWD"}, "failed", "PWD is not set"),
-        ({"name": "PREFIX"}, "failed", "PREFIX is not set"),
-        ({"name": "dotted_name"}, "failed", "dotted_name is not set"),
+        ({"name": "SET"}, P, "SET is set"),
+        ({"name": "PATH"}, P, "PATH is set"),
+        ({"name": "dotted.name"}, P, "dotted.name is set"),
+        ({"name": "EMPTY"}, F, "EMPTY is set, but empty"),
+        ({"name": "IFS"}, F, "IFS is not set"),
+        ({"name": "PWD"}, F, "PWD is not set"),
+        ({"name": "PREFIX"}, F, "PREFIX is not set"),
+        ({"name": "dotted_name"}, F, "dotted_name is not set"),
     ],
     "files_exist": [
-        ({"paths": ["file"]}, "passed", "1 file found"),
-        ({"paths": ["file", "link", *NASTY]}, "passed", "15 files found"),
-        ({"paths": ["file", "missing"]}, "failed", "no such file: 'missing'"),
-        ({"paths": ["fil*"]}, "failed", "no such file: 'fil*'"),
-        ({"paths": ["$PWD/file"]}, "failed", "no such file: '$PWD/file'"),
-        (
-            {"paths": ["folder", "dangling"]},
-            "failed",
-            "a link to nothing: 'dangling'; a directory, not a file: 'folder'",
-        ),
-        ({"paths": ["pipe"]}, "failed", "not a file: 'pipe'"),
+        ({"paths": ["file", "link", *SPECIAL_NAMES]}, P, "found "),
+        ({"paths": ["file", "missing"]}, F, f"{NO_FILE}: missing"),
+        ({"paths": ["fil*"]}, F, f"{NO_FILE}: fil*"),
+        ({"paths": ["$PWD/file"]}, F, f"{NO_FILE}: $PWD/file"),
+        ({"paths": ["folder", "dangling"]}, F, f"a directory, not a file: folder; {NO_FILE}: dangling"),
+        ({"paths": ["pipe"]}, F, "neither a file nor a directory: pipe"),
     ],
     "dirs_exist": [
-        ({"paths": ["folder", "/etc"]}, "passed", "2 directories found"),
-        ({"paths": ["folder"]}, "passed", "1 directory found"),
-        ({"paths": ["file"]}, "failed", "a file, not a directory: 'file'"),
-        ({"paths": ["nowhere"]}, "failed", "no such directory: 'nowhere'"),
+        ({"paths": ["folder", "/etc"]}, P, "found "),
+        ({"paths": ["file"]}, F, "a file, not a directory: file"),
+        ({"paths": ["nowhere"]}, F, "no such directory, or not accessible to the image's user: nowhere"),
     ],
     "file_contains": [
-        ({"path": "file", "contains": ["nothing", "needle"]}, "passed", "file holds 'needle'"),
-        ({"path": "link", "contains": ["hay\n"]}, "passed", "link holds 'hay\\n'"),
-        ({"path": "file", "contains": ["Needle"]}, "failed", "file holds none of 'Needle'"),
-        (
-            {"path": "file", "contains": ["needle", "hay"], "match": "all"},
-            "passed",
-            "file holds 'needle', 'hay'",
-        ),
-        ({"path": "file", "contains": ["needle", "straw"], "match": "all"}, "failed", "file lacks 'straw'"),
-        ({"path": "file", "contains": ["needle.*hay"]}, "failed", "holds none of"),
-        ({"path": "missing", "contains": ["file"]}, "failed", "missing: no such file"),
-        ({"path": "folder", "contains": ["file"]}, "failed", "folder: a directory, not a file"),
-        ({"path": "pipe", "contains": ["x"]}, "failed", "pipe: not a regular file"),
-        ({"path": "-dash", "contains": ["<-dash>"]}, "passed", "-dash holds '<-dash>'"),
-        ({"path": "$(false)", "contains": ["<$(false)>"]}, "passed", "holds"),
-        ({"path": "é€", "contains": ["é€"]}, "passed", "é€ holds 'é€'"),
+        ({"path": "file", "contains": ["nothing", "needle"]}, P, "file contains 'needle'"),
+        ({"path": "link", "contains": ["hay\n"]}, P, "link contains 'hay\\n'"),
+        ({"path": "file", "contains": ["Needle"]}, F, "file contains none of 'Needle'"),
+        ({"path": "file", "contains": ["needle", "hay"], "match": "all"}, P, "file contains 'needle', 'hay'"),
+        ({"path": "file", "contains": ["needle", "straw"], "match": "all"}, F, "file lacks 'straw'"),
+        ({"path": "file", "contains": ["needle.*hay"]}, F, "contains none of"),
+        ({"path": "missing", "contains": ["file"]}, F, f"cannot read missing: {NO_FILE}"),
+        ({"path": "folder", "contains": ["file"]}, F, "cannot read folder: not a regular file"),
+        ({"path": "pipe", "contains": ["x"]}, F, "cannot read pipe: not a regular file"),
+        ({"path": "-dash", "contains": ["<-dash>"]}, P, "-dash contains '<-dash>'"),
+        ({"path": "$(false)", "contains": ["<$(false)>"]}, P, "contains"),
+        ({"path": "é€", "contains": ["é€"]}, P, "é€ contains 'é€'"),
     ],
     "run_command": [
-        ({"command": "true"}, "passed", "exit code 0"),
-        ({"command": "exit 3"}, "failed", "exit code 3"),
-        ({"command": "exit 3", "exit_code": 3}, "passed", "exit code 3"),
-        ({"command": "true", "exit_code": 3}, "failed", "exit code 0, expected 3"),
-        ({"command": "exit 200", "exit_code": "any"}, "passed", "exit code 200"),
-        ({"command": "set -e; false; echo on"}, "failed", "exit code 1"),
-        ({"command": "exec true"}, "passed", "exit code 0"),
-        ({"command": "exec sh -c 'exit 130'"}, "failed", "exit code 130"),
-        ({"command": "if"}, "failed", "exit code 2 (a syntax error in the rubric's command)"),
-        ({"command": "no-such"}, "failed", "exit code 127 (command not found)"),
-        ({"command": "./file"}, "failed", "exit code 126 (cannot be executed)"),
-        ({"command": "kill -9 $$"}, "failed", "exit code 137 (killed; out of memory?)"),
-        ({"command": "exit 125"}, "failed", "exit code 125"),
-        ({"command": 'test -z "$nonce$status"'}, "passed", "exit code 0"),
-        ({"command": "read line || exit 4"}, "failed", "exit code 4"),
-        ({"command": "sleep 60 & echo away"}, "passed", "exit code 0"),
-        (
-            {"command": "printf '%s' \"$0\" | grep -x fine", "shell": "./fine"},
-            "failed",
-            "the image has no shell ./fine",
-        ),
-        ({"command": "-x; exit 5"}, "failed", "exit code 5"),
-        ({"command": "+x; exit 6"}, "failed", "exit code 6"),
-        (
-            {
-                "command": "test {a} -ge 1 && test {a*b} -eq $(({a} * {b}))",
-                "draw": {"a": [1, 999], "b": [-999, 999]},
-            },
-            "passed",
-            "exit code 0",
-        ),
+        ({"command": "true"}, P, "exit code 0"),
+        ({"command": "exit 3"}, F, "exit code 3: no output"),
+        ({"command": "exit 3", "exit_code": 3}, P, "exit code 3"),
+        ({"command": "true", "exit_code": 3}, F, "exit code 0, expected 3"),
+        ({"command": "exit 200", "exit_code": "any"}, P, "exit code 200"),
+        ({"command": "set -e; false; echo on"}, F, "exit code 1"),
+        ({"command": "exec true"}, P, "exit code 0"),
+        ({"command": "exec sh -c 'exit 130'"}, F, "exit code 130"),
+        ({"command": "if"}, F, "exit code 2"),
+        ({"command": "no-such"}, F, "exit code 127: "),
+        ({"command": "kill -9 $$"}, F, "exit code 137: no output (killed)"),
+        ({"command": "exit 125"}, F, "exit code 125"),
+        ({"command": 'test -z "$status$path"'}, P, "exit code 0"),
+        ({"command": "read line || exit 4"}, F, "exit code 4"),
+        ({"command": "sleep 600 & echo away"}, P, "exit code 0"),
+        ({"command": "true", "shell": "./no"}, F, "the image has no shell ./no"),
+        ({"command": "-x; exit 5"}, F, "exit code 5"),
+        ({"command": "+x; exit 6"}, F, "exit code 6"),
+        ({"command": "test {a*2} -eq $(({a} + {a}))", "draw": DRAW}, P, "exit code 0"),
     ],
     "output_contains": [
-        ({"command": "echo out", "contains": ["out"]}, "passed", "output holds 'out'"),
-        ({"command": "echo err >&2", "contains": ["err"]}, "passed", "output holds 'err'"),
-        ({"command": "printf out", "contains": ["out"]}, "passed", "output holds 'out'"),
-        ({"command": "echo out; exit 1", "contains": ["out"]}, "failed", "exit code 1: out"),
+        ({"command": "echo out", "contains": ["out"]}, P, "output contains 'out'"),
+        ({"command": "echo err >&2", "contains": ["err"]}, P, "output contains 'err'"),
+        ({"command": "printf out", "contains": ["out"]}, P, "output contains 'out'"),
+        ({"command": "echo out; exit 1", "contains": ["out"]}, F, "exit code 1: out"),
         (
-            {"command": "echo 'a.b'", "contains": ["a?b", "A.B"]},
-            "failed",
-            "output holds none of 'a?b', 'A.B'",
+            {"command": "echo 'a.b'", "contains": ["a?b"]},
+            F,
+            "output contains none of 'a?b'; last line: 'a.b'",
         ),
-        ({"command": "echo a; echo b", "contains": ["a\nb"]}, "passed", "output holds 'a\\nb'"),
-        ({"command": "no-such || true", "contains": ["no-such"]}, "passed", "output holds"),
+        ({"command": ":", "contains": ["x"]}, F, "output contains none of 'x'; the command printed nothing"),
         (
-            {"command": "x", "contains": ["not found", "no such"], "shell": "/no/zsh", "exit_code": "any"},
-            "failed",
-            "the image has no shell /no/zsh",
+            {"command": "echo a", "contains": ["a", "b"], "match": "all"},
+            F,
+            "output lacks 'b'; last line: 'a'",
         ),
-        ({"command": "true", "contains": ["=E", "=B"]}, "failed", "holds none of"),
-        ({"command": "printf 'a\\000b'", "contains": ["b"]}, "passed", "output holds 'b'"),
-        ({"command": "printf '\\377\\376x'", "contains": ["x"]}, "passed", "output holds 'x'"),
-        ({"command": "exit 2; echo", "contains": ["x"], "exit_code": 2}, "failed", "holds none of"),
+        ({"command": "echo a; echo b", "contains": ["a\nb"]}, P, "output contains 'a\\nb'"),
+        ({"command": "no-such || true", "contains": ["no-such"]}, P, "output contains"),
+        ({"command": "x", "contains": ["no such"], "shell": "/no", "exit_code": "any"}, F, "no shell /no"),
+        ({"command": "true", "contains": ["=E", "=B"]}, F, "contains none of"),
+        ({"command": "printf 'a\\000b'", "contains": ["b"]}, P, "output contains 'b'"),
+        ({"command": "printf '\\377\\376x'", "contains": ["x"]}, P, "output contains 'x'"),
+        ({"command": "exit 2; echo", "contains": ["x"], "exit_code": 2}, F, "contains none of"),
         (
-            {"command": "echo = $(({a} * 3))", "contains": ["= {a*3}\n"], "draw": {"a": [1000000, 2999999]}},
-            "passed",
-            "output holds '= ",
+            {"command": "echo = $(({a} * 3))", "contains": ["= {a*3}\n"], "draw": DRAW},
+            P,
+            "output contains '= ",
         ),
-        (
-            {"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": {"a": [1000000, 2999999]}},
-            "failed",
-            "output holds none of '= ",
-        ),
+        ({"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": DRAW}, F, "none of '= "),
     ],
 }
+
+
+# Failed builds, as docker 20.10.24 (legacy builder, BuildKit), docker 28.5.2 (buildx 0.29.1) and podman 5.8.6 print them
+
+
+def legacy(*steps: str, error: str) -> dict[str, str]:
+    """Return stdout and stderr of the legacy builder; each step is an instruction and its output."""
+    numbered = "".join(f"Step {at}/{len(steps)} : {step}\n" for at, step in enumerate(steps, 1))
+    notice = "DEPRECATED: The legacy builder is deprecated and will be removed in a future release.\n"
+    notice += "            BuildKit is currently disabled; enable it by removing the DOCKER_BUILDKIT=0\n"
+    notice += "            environment-variable.\n\n"
+    stdout = f"Sending build context to Docker daemon  4.608kB\r\r\n{numbered}"
+    return {"stdout": stdout, "stderr": f"{notice}{error}"}
+
+
+def buildkit(*vertices: str, error: str) -> dict[str, str]:
+    """Return stderr of BuildKit; each vertex is its title and its output, `error` is what follows after that."""
+    log = '#0 building with "default" instance using docker driver\n\n'
+    log += "#1 [internal] load build definition from Dockerfile\n#1 transferring dockerfile: 72B done\n#1 DONE 0.0s\n\n"
+    for at, vertex in enumerate(vertices, 2):
+        log += "".join(f"#{at} {line}\n" for line in vertex.split("\n")) + "\n"
+    return {"stderr": f"{log}------\n{error}"}
+
+
+def podman(*steps: str, error: str) -> dict[str, str]:
+    """Return stdout and stderr of podman."""
+    numbered = "".join(f"STEP {at}/{len(steps)}: {step}\n" for at, step in enumerate(steps, 1))
+    return {"stdout": numbered, "stderr": f"Error: {error}"}

@@ -1,28 +1,24 @@
-"""What all tests share: a hermetic home, the fake docker, the real engine, small builders of input."""
+"""Fixtures that all tests share: a hermetic environment, the fake docker, evaluations, real engines."""
 
 from __future__ import annotations
 
-import array
 import ast
-import collections
 import contextlib
+import fcntl
 import functools
 import importlib.util
 import io
 import json
 import os
 import py_compile
-import select
+import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
-import jsonschema
 import pytest
 from engine import FakeHub, PrivateEngine, census, engine_answers, find_buildkit
 
@@ -34,46 +30,17 @@ PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
-KEPT += ("PYTHONPYCACHEPREFIX",)  # what is compiled there already need not be compiled again
-KEPT += ("GOGC",)  # see tests/with-engine
+KEPT += ("PYTHONPYCACHEPREFIX", "GOGC")  # the former saves compiling again; the latter: see tests/with-engine
 
 
-def load_program(path: object) -> object:
-    """Import a program of the project by its path, under the name that it has as a module."""
-    name = Path(path).stem
-    spec = importlib.util.spec_from_file_location(name, str(path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def called(
-    main: Callable[[tuple[str, ...]], int], *words: object, encoding: str = "utf-8"
-) -> tuple[int, str, str]:
-    """Call a program's `main` in this process; return its exit code, what it printed and what it complained of.
-
-    Starting Python for each of hundreds of calls would take most of their time.
-    """
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, stream in zip(("stdout", "stderr"), streams):
-            patch.setattr(sys, name, stream)
-        try:
-            code = main(tuple(map(str, words)))
-        except SystemExit as end:
-            code = end.code
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    return (code, *(stream.buffer.getvalue().decode() for stream in streams))
+# Environment
 
 
 @pytest.fixture(scope="session", autouse=True)
-def usual_signals():
-    """Reset ignored signals, as nohup or a background job leaves them, so that child processes get the defaults.
+def default_signals():
+    """Give child processes the default signals, even if pytest was started with some of them ignored (nohup).
 
-    An ignored signal is inherited, a handler is not: with one that does nothing, pytest itself goes on
-    ignoring the signal, and a child starts with the default.
+    An ignored signal is inherited by child processes, a handler is not.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -85,195 +52,173 @@ def usual_signals():
 
 @pytest.fixture(autouse=True)
 def hermetic(monkeypatch, tmp_path):
-    """Give each test a home and a current folder of its own, and none of the user's settings."""
+    """Give each test a home, a temporary and a current folder of its own, and none of the user's settings."""
     for name in list(os.environ):
         if name not in KEPT and not name.startswith("PYTEST_"):
             monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
+    for name in ("home", "tmp"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)  # where it is kept once it was determined
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    monkeypatch.chdir(home)
+    monkeypatch.chdir(tmp_path / "home")
 
 
-@functools.lru_cache(maxsize=None)
-def schema(name: str) -> jsonschema.Draft202012Validator:
-    """Return the project's schema of a rubric or a report, ready to validate."""
-    file = PROJECT / "rubrics" / "schema" / f"{name}.schema.json"
-    return jsonschema.Draft202012Validator(json.loads(file.read_text()))
+# The fake docker
 
-
-@pytest.fixture(autouse=True)
-def every_written_report_is_as_its_schema_says(tmp_path):
-    yield
-    for file in filter(Path.is_file, tmp_path.rglob("*.json")):
-        with contextlib.suppress(ValueError, RecursionError):
-            data = json.loads(file.read_text())
-            if isinstance(data, dict) and "test_results" in data:
-                schema("report").validate(data)
+LAUNCHER = """#!/bin/sh
+# Simple calls are answered here, by a line of shell code: to start Python takes ten times as long.
+for last do :; done
+name=$1
+case $name in image | container) name="$1 $2" ;; esac
+[ "$last" = --help ] && name="$1 help"
+if [ -e "$FAKE_DOCKER/answers/$name" ]; then
+    echo "('$name', [], $$)" >>"$FAKE_DOCKER/calls"
+    . "$FAKE_DOCKER/answers/$name"
+    exit 0
+fi
+exec PYTHON -S -E -X utf8 FAKE_DOCKER_PY "$@"
+"""
+LIST = 'for file in "$FAKE_DOCKER/{}"/*; do if [ -e "$file" ]; then echo "${{file##*/}}"; fi; done'
+SETTINGS = {
+    "version": {"Client": {"Version": "28.2.2"}, "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"}},
+    "info": {"ID": "fake", "SystemTime": "2026-01-01T00:00:00.5Z", "Driver": "overlay2", "NCPU": 4, "MemTotal": 2**32},
+    "image": {
+        "ID": "sha256:" + "1d" * 32, "Size": 1234, "Os": "linux", "Architecture": "amd64",
+        "RootFS": {"Layers": ["sha256:" + "5a" * 32, "sha256:" + "6b" * 32]},
+    },
+    "pull": "Error response from daemon: manifest for x:latest not found: manifest unknown",
+    "environment": {},  # of a container, beside PATH
+    "shell": "/bin/sh",
+    "state": {},  # of a container, for `docker container inspect`
+    "create_seconds": 0,
+    "faults": [],
+}  # fmt: skip
 
 
 class Fake:
-    """The fake docker's folder."""
-
-    is_forked = True  # where this process itself calls it; else it is started as any program
+    """Controls the fake docker (fake_docker.py), and reads what it has recorded."""
 
     def __init__(self, folder: Path, program: Path) -> None:
-        self.folder, self.program = folder, program
-        for name in ("images", "containers", "root"):
+        self.folder, self.program, self.root = folder, program, folder / "root"
+        for name in ("images", "containers", "root", "answers"):
             (folder / name).mkdir(parents=True)
+        self._settings = dict(SETTINGS)
+        self.set()
 
-    @property
-    def root(self) -> Path:
-        """The WORKDIR of its containers."""
-        return self.folder / "root"
+    def set(self, **settings: Any) -> None:
+        """Change settings; version and info are given as what differs from the default."""
+        for name, value in settings.items():
+            merged = {**SETTINGS[name], **value} if isinstance(SETTINGS[name], dict) else value
+            self._settings[name] = merged
+        texts = {name: json.dumps(self._settings[name]) for name in ("version", "info")}
+        (self.folder / "new").write_text(repr({**self._settings, **texts}))
+        os.replace(str(self.folder / "new"), str(self.folder / "settings"))
+        answers = {name: f"echo {shlex.quote(text)}" for name, text in texts.items()}
+        answers.update({"build help": "", "run help": ""})
+        answers.update({"ps": LIST.format("containers"), "image ls": LIST.format("images")})
+        faults = {("*" if "engine" in fault["do"] else fault["on"]) for fault in self._settings["faults"]}
+        for name, code in answers.items():
+            file = self.folder / "answers" / name
+            if faults & {name, "*"}:
+                file.unlink() if file.exists() else None
+            else:
+                file.write_text(code)
 
-    def write(self, name: str, value: object) -> None:
-        (self.folder / f"{name}.json").write_text(json.dumps(value))
+    def fault(self, on: str, do: str = "fail", **details: Any) -> None:
+        """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py.
 
-    def fault(self, on: str, do: str, **more: object) -> None:
-        """Let something go wrong at a call (`nth`), or at all calls `from` one on."""
-        file = self.folder / "faults.json"
-        faults = json.loads(file.read_text()) if file.exists() else []
-        self.write("faults", [*faults, {"on": on, "do": do, **more}])
+        `nth` is a number or a tuple of numbers; all calls `since` a number; only those with the word `given`.
+        """
+        if "nth" in details and isinstance(details["nth"], int):
+            details["nth"] = (details["nth"],)
+        if do == "hang":
+            do, details = "sleep", {**details, "seconds": 600}
+        self.set(faults=[*self._settings["faults"], {"on": on, "do": do, **details}])
 
-    def calls(self, *first: str) -> list[list[str]]:
-        """Return the words of all calls, or of those that begin so, without those of the control."""
-        file = self.folder / "calls"
-        lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last may be half written
-        calls = [ast.literal_eval(line) for line in lines]
-        calls = [call for call in calls if not first or not call["name"].startswith("control ")]
-        return [call["words"] for call in calls if tuple(call["words"][: len(first)]) == first]
+    def shell(self, *lines: str) -> None:
+        """Let a script play the image's /bin/sh."""
+        file = self.folder / "shell"
+        file.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+        file.chmod(0o755)
+        self.set(shell=str(file))
+
+    def names(self) -> list[str]:
+        """Return the names of all calls."""
+        return [name for name, _, _ in self._calls()]
+
+    def calls(self, name: str) -> list[list[str]]:
+        """Return the arguments of each call of a name."""
+        return [words for call, words, _ in self._calls() if call == name]
 
     def count(self, name: str) -> int:
-        """Count the calls of a name, such as "run" (of the image), "control run" or "image rm"."""
-        file = self.folder / "calls"
-        lines = file.read_text().split("\n")[:-1] if file.exists() else []
-        calls = [ast.literal_eval(line) for line in lines]
-        return sum(call["name"] == name and call["words"][-1] != "--help" for call in calls)
-
-    def is_running(self, text: str) -> bool:
-        """Whether a command that holds a text is running: its container is there, and it has said so.
-
-        The command does so by `touch running`.
-        """
-        runs = [call for call in self.calls("run") if any(text in word for word in call)]
-        name = runs[-1][runs[-1].index("--name") + 1] if runs else "none"
-        return (self.root / "running").exists() and (self.folder / "containers" / name).exists()
+        return self.names().count(name)
 
     def left(self) -> list[str]:
-        """Name every container and image that is still there."""
-        return sorted(os.listdir(self.folder / "containers") + os.listdir(self.folder / "images"))
+        """Return the names of all containers and images that exist."""
+        return sorted(os.listdir(str(self.folder / "containers")) + os.listdir(str(self.folder / "images")))
 
+    def kill_all(self) -> None:
+        """Kill the calls and containers that still run."""
+        pids = [pid for _, _, pid in self._calls()]
+        pids += [ast.literal_eval(file.read_text())["Pid"] for file in (self.folder / "containers").iterdir()]
+        for pid in filter(None, pids):
+            with contextlib.suppress(OSError):  # most have ended
+                place = f"{os.readlink(f'/proc/{pid}/cwd')} {Path(f'/proc/{pid}/environ').read_bytes()!r}"
+                if str(self.folder) in place:
+                    os.killpg(pid, signal.SIGKILL)
 
-class Forked:
-    """A call of the fake docker, as a Popen is to the evaluator, but forked from a Python that runs already.
-
-    Most of a call's time is the start of Python.
-    """
-
-    def __init__(self, server: str, command: list[object], environment: dict[str, str]) -> None:
-        words = [os.fsdecode(word) for word in command[1:]]
-        call = repr((words, dict(environment), os.getcwd())).encode()
-        self.stdout, out = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb")))
-        self.stderr, errors = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb")))
-        with out, errors:
-            rights = array.array("i", [out.fileno(), errors.fileno()])
-            self._socket = socket.socket(socket.AF_UNIX)
-            self._socket.connect(server)
-            self._socket.sendmsg([b"%20d" % len(call)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        self._socket.sendall(call)
-        self.pid = self._number()
-        self.returncode = None
-
-    def _number(self) -> int:
-        return int(b"".join(iter(lambda: self._socket.recv(1), b"\n")))
-
-    def poll(self) -> int | None:
-        if self.returncode is None and select.select([self._socket], [], [], 0)[0]:
-            self.wait()
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self.returncode is None:
-            if not select.select([self._socket], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("docker", timeout)
-            self.returncode = self._number()
-            self._socket.close()
-        return self.returncode
+    def _calls(self) -> list[tuple[str, list[str], int]]:
+        file = self.folder / "calls"
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last one may be incomplete
+        return [ast.literal_eval(line) for line in lines]
 
 
 @pytest.fixture(scope="session")
-def fake_program(tmp_path_factory):
-    """Compile the fake docker once, since the suite starts it thousands of times."""
+def fake_docker_py(tmp_path_factory):
+    """Compile the fake docker once: the suite starts it thousands of times."""
     compiled = str(tmp_path_factory.mktemp("compiled") / "fake_docker.pyc")
     return py_compile.compile(str(Path(__file__).with_name("fake_docker.py")), cfile=compiled, doraise=True)
 
 
-@pytest.fixture(scope="session")
-def fake_server(fake_program):
-    """Start one fake docker from which calls are forked; return its address."""
-    with tempfile.TemporaryDirectory() as folder:  # a socket's address must be short
-        address = os.path.join(folder, "docker")
-        words = [sys.executable, "-S", "-E", "-X", "utf8", "-W", "ignore", fake_program, "serve", address]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-            server.stdout.readline()
-            yield address
-            server.stdin.close()
-
-
 @pytest.fixture
-def fake(monkeypatch, tmp_path, fake_program, fake_server):
-    """Put the fake docker first on the PATH; calls of this process itself are forked from the server."""
-    folder = tmp_path / "fake"
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    program = programs / "docker"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E -X utf8 "{fake_program}" "$@"\n')
+def fake(monkeypatch, tmp_path, fake_docker_py):
+    """Put the fake docker first on the PATH, repeat builds without a delay, and test for a full disk with 2 MiB."""
+    program = tmp_path / "programs" / "docker"
+    program.parent.mkdir()
+    text = LAUNCHER.replace("PYTHON", shlex.quote(sys.executable))
+    program.write_text(text.replace("FAKE_DOCKER_PY", shlex.quote(fake_docker_py)))
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_DOCKER", str(folder))
-    fake, start = Fake(folder, program), subprocess.Popen
-
-    def popen(command, **more):
-        is_ours = command[0] == "docker" and fake.is_forked
-        return Forked(fake_server, command, more["env"]) if is_ours else start(command, **more)
-
-    monkeypatch.setattr(de.subprocess, "Popen", popen)
-    return fake
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "fake"))
+    monkeypatch.setattr(de, "RETRY_DELAY", 0.0)
+    monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 2 * de.SMOKE_TEST)
+    fake = Fake(tmp_path / "fake", program)
+    yield fake
+    fake.kill_all()
 
 
-@pytest.fixture
-def limit(monkeypatch):
-    """Set time limits, by their names in lower case: limit(call=1.0) sets CALL_LIMIT."""
-
-    def shorten(**seconds: float) -> None:
-        for name, value in seconds.items():
-            monkeypatch.setattr(de, f"{name.upper()}_LIMIT", value)
-
-    return shorten
+# Rubrics, Dockerfiles and evaluations
 
 
-@pytest.fixture
-def short_limits(monkeypatch, limit):
-    """Shorten the pauses before a retry, and set all other limits to 10 s, enough for a busy machine.
+@functools.lru_cache(maxsize=None)
+def schema(name: str) -> Any:
+    """Return a validator for the project's schema of a rubric or a report."""
+    import jsonschema
 
-    A test that waits for one of those sets it by `limit`.
-    """
-    monkeypatch.setattr(de, "BUILD_PAUSE", 0.1)
-    monkeypatch.setattr(de, "SLOW_ANSWER", 10.0)
-    limit(call=10, start=10, end=10, create=10, pull=10, clean_up=10, sweep=10, kill=0.5)
-    limit(**{"return": 0.5})
+    file = PROJECT / "rubrics" / "schema" / f"{name}.schema.json"
+    return jsonschema.Draft202012Validator(json.loads(file.read_text()))
 
 
 @pytest.fixture
 def rubric(tmp_path):
-    """Write a rubric; the tests are given as dicts, or as (type, params)."""
+    """Write a rubric; tests are given as dicts, or as (type, params)."""
 
-    def write(*tests: object, repo: str = "example") -> str:
-        items = [t if isinstance(t, dict) else {"type": t[0], "params": t[1]} for t in tests]
+    def write(*tests: object, **top: object) -> str:
+        items = [{"type": test[0], "params": test[1]} if isinstance(test, tuple) else test for test in tests]
         file = tmp_path / "rubric.json"
-        file.write_text(json.dumps({"repo": repo, "tests": items}))
+        file.write_text(json.dumps({"repo": "example", "tests": items, **top}))
         return str(file)
 
     return write
@@ -293,55 +238,23 @@ def dockerfile(tmp_path):
     return write
 
 
-@pytest.fixture(scope="session")
-def busybox(tmp_path_factory):
-    """Return a busybox: the host's, that of Debian's package, or that of the image."""
-    if shutil.which("busybox"):
-        return shutil.which("busybox")
-    folder = tmp_path_factory.mktemp("busybox")
-    if shutil.which("apt-get") and shutil.which("dpkg"):
-        subprocess.run(["apt-get", "download", "busybox-static"], cwd=str(folder), capture_output=True)
-        for package in folder.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
-            return str(folder / "bin" / "busybox")
-    if engine_answers():
-        shell = 'id=$(docker create busybox:stable) && docker cp "$id:/bin/busybox" . && docker rm "$id"'
-        if subprocess.run(["sh", "-c", shell], cwd=str(folder), capture_output=True).returncode == 0:
-            return str(folder / "busybox")
-    return pytest.skip("no busybox on this machine, in Debian's package or on an engine")
-
-
-@pytest.fixture(params=["dash", "bash", "busybox"])
-def shell(request):
-    """Return each shell that images have as /bin/sh, as the words that start it here."""
-    if request.param == "busybox":
-        return [request.getfixturevalue("busybox"), "sh"]
-    return [shutil.which(request.param) or pytest.skip(f"no {request.param} on this machine")]
-
-
 @pytest.fixture
 def evaluate(dockerfile, rubric):
-    """Evaluate a Dockerfile (a list of lines) against tests; return the report."""
+    """Evaluate a Dockerfile (a list of lines) against tests; return the report. `top` are keys of the rubric."""
 
-    def run(lines: list[str], *tests: object, **options: object) -> dict:
-        report = de.evaluate(dockerfile(*lines), "example", rubric(*tests), **options)
+    def run(lines: list[str], *tests: object, top: Any = (), **options: Any) -> Any:
+        report = de.evaluate(dockerfile(*lines), "example", rubric(*tests, **dict(top)), **options)
         schema("report").validate(report)
         return report
 
     return run
 
 
-def assert_holds(value: object, **expected: object) -> None:
-    """Compare some fields of a dict, or attributes of an object, all in one go."""
-    found = {name: value[name] if isinstance(value, dict) else getattr(value, name) for name in expected}
-    assert found == expected
-
-
 @pytest.fixture
 def arguments(dockerfile, rubric, tmp_path):
-    """Return the command line for an evaluation, with its report in tmp_path/report.json."""
+    """Return the arguments for an evaluation that writes its report to tmp_path/report.json."""
 
-    def make(lines: list[str], *tests: object, more: tuple[str, ...] = ()) -> list[str]:
+    def make(lines: list[str], *tests: object, more: tuple[str, ...] | list[str] = ()) -> list[str]:
         files = ["--dockerfile", dockerfile(*lines), "--rubric", rubric(*tests)]
         return [*files, "--repo", "example", "--output", str(tmp_path / "report.json"), *more]
 
@@ -350,23 +263,110 @@ def arguments(dockerfile, rubric, tmp_path):
 
 @pytest.fixture
 def report(tmp_path):
-    """Read the report that the command line wrote."""
-    return lambda: json.loads((tmp_path / "report.json").read_text())
+    """Read the report that the command line has written."""
+
+    def read() -> Any:
+        content = json.loads((tmp_path / "report.json").read_text())
+        schema("report").validate(content)
+        return content
+
+    return read
 
 
-def outcome(report) -> str:
+def called(main: Callable[[Any], int], *words: object, encoding: str = "utf-8") -> tuple[int, str, str]:
+    """Call a program's main() in this process; return its exit code, and what it printed on stdout and stderr."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.getsignal(number) for number in numbers]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, stream in zip(("stdout", "stderr"), streams):
+            patch.setattr(sys, name, stream)
+        try:
+            code = main(tuple(map(str, words)))
+        except SystemExit as end:
+            code = end.code
+        finally:
+            for number, handler in zip(numbers, handlers):
+                signal.signal(number, handler)
+        for stream in streams:
+            stream.flush()
+    return (code, *(stream.buffer.getvalue().decode() for stream in streams))
+
+
+@pytest.fixture
+def start():
+    """Start the command line in a process of its own, with some of the module's limits changed."""
+    with contextlib.ExitStack() as stack:
+
+        def run(*words: str, before: Any = (), limits: Any = (), **more: Any) -> Any:
+            changes = {"RETRY_DELAY": 0.0, **dict(limits)}
+            code = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import DockerfileEvaluator as de; "
+            code += f"vars(de).update({changes!r}); sys.exit(de.main())"
+            process = subprocess.Popen([*before, sys.executable, "-c", code, *words], **{**PIPES, **more})
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
+
+        yield run
+
+
+def load_program(path: object) -> Any:
+    """Import a program of the project by its path, under the name that it has as a module."""
+    name = Path(str(path)).stem
+    spec = importlib.util.spec_from_file_location(name, str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def outcome(report: Any) -> str:
     """Return the kind of error, or else the statuses."""
-    if report["error"]:
-        return report["error"]["kind"]
-    return " ".join(sorted(set(statuses(report).values())))
+    return report["error"]["kind"] if report["error"] else " ".join(sorted(set(statuses(report).values())))
 
 
-def statuses(report: dict) -> dict[str, str]:
+def statuses(report: Any) -> dict[str, str]:
+    """Return the status of each test by its id."""
     return {row["test_id"]: row["status"] for row in report["test_results"]}
 
 
-# Engines. Each worker of pytest-xdist has one of its own, so that tests on engines run beside each other
-# and each can count all that it left.
+def messages(report: Any) -> list[str]:
+    """Return the messages of all tests."""
+    return [row["message"] for row in report["test_results"]]
+
+
+# Shells
+
+
+@pytest.fixture(scope="session")
+def busybox(tmp_path_factory):
+    """Return a busybox: the host's, or that of Debian's package."""
+    if shutil.which("busybox"):
+        return shutil.which("busybox")
+    folder = tmp_path_factory.getbasetemp().parent / "busybox"  # of all workers
+    folder.mkdir(exist_ok=True)
+    with open(str(folder / "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if shutil.which("apt-get") and shutil.which("dpkg") and not (folder / "bin").exists():
+            shell = "apt-get download busybox-static && dpkg -x *.deb ."
+            subprocess.run(["sh", "-c", shell], cwd=str(folder), **PIPES)
+    program = folder / "bin" / "busybox"
+    return str(program) if program.exists() else pytest.skip("no busybox here or in Debian's package")
+
+
+@pytest.fixture(params=["dash", "bash", "busybox"])
+def shell(request, tmp_path):
+    """Return each shell that images have as /bin/sh, under the name sh."""
+    name = request.param
+    program = request.getfixturevalue("busybox") if name == "busybox" else shutil.which(name)
+    link = tmp_path / "shells" / "sh"
+    link.parent.mkdir()
+    link.symlink_to(program or pytest.skip(f"no {name} on this machine"))
+    return str(link)
+
+
+# Real engines. Each worker of pytest-xdist has two of its own: tests run in parallel, and each can list all that is on
+# its engine. Without xdist or root, all tests share the engine that the suite was started on.
 
 
 @pytest.fixture(scope="session")
@@ -380,27 +380,27 @@ def any_engine():
 
 @pytest.fixture(scope="session")
 def networked_engine(any_engine):
-    """The engine that the suite was started on, whose containers reach Debian's packages.
+    """The engine that the suite was started on: its containers reach Debian's packages.
 
     Its tests run one after another. Fixtures that use it have the scope of a module or the session.
     """
 
 
-def can_have_engines() -> bool:
+def can_start_engines() -> bool:
     return not os.getuid() and bool(shutil.which("dockerd"))
 
 
 @functools.lru_cache(maxsize=None)
 def saved(*images: str) -> bytes:
-    """Return images of the engine that the suite was started on."""
+    """Return the archive of images on the engine that the suite was started on."""
     words = ["docker", "save", *images]
     return subprocess.run(words, stdout=subprocess.PIPE, check=True, env=STARTED_IN).stdout
 
 
 @contextlib.contextmanager
-def private(folder: Path, *images: str, **furniture: object):
-    """Start an engine that has these images; it goes afterwards, with all that is in it."""
-    engine = PrivateEngine(folder, **furniture)
+def started_engine(folder: Path, *images: str, **options: Any):
+    """Start an engine with some images; stop and delete it at the end."""
+    engine = PrivateEngine(folder, **options)
     try:
         engine.start()
         engine.load(saved(*images))
@@ -411,7 +411,7 @@ def private(folder: Path, *images: str, **furniture: object):
 
 
 class OwnEngines(NamedTuple):
-    """Two engines of a worker, one with debian:bookworm-slim, one with a bridge, and the Docker Hub of both."""
+    """Engines of a worker: with debian:bookworm-slim, and with a network bridge; both use the fake registries."""
 
     plain: PrivateEngine
     bridged: PrivateEngine
@@ -420,64 +420,68 @@ class OwnEngines(NamedTuple):
 
 @pytest.fixture(scope="session")
 def own_engines(any_engine, tmp_path_factory):
-    """Return the engines of this worker; None where all tests share one."""
-    if "PYTEST_XDIST_WORKER" not in os.environ or not can_have_engines():
+    """Return the engines of this worker, or None if all tests share one."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or not can_start_engines():
         yield None
         return
-    hub = FakeHub(tmp_path_factory.mktemp("hub"))
+    hub, folder = FakeHub(tmp_path_factory.mktemp("hub")), tmp_path_factory.mktemp
     with contextlib.ExitStack() as stack:
-        make = lambda *images, **more: stack.enter_context(  # noqa: E731
-            private(tmp_path_factory.mktemp("own"), "busybox:stable", *images, hub=hub, **more)
-        )
-        yield OwnEngines(make("debian:bookworm-slim"), make(network=True), hub)
+        start = stack.enter_context
+        plain = start(started_engine(folder("own"), "busybox:stable", "debian:bookworm-slim", hub=hub))
+        bridged = start(started_engine(folder("own"), "busybox:stable", hub=hub, network=True))
+        yield OwnEngines(plain, bridged, hub)
 
 
 @pytest.fixture
 def engine(request, own_engines, monkeypatch):
-    """Point docker at an engine of this worker: the one with a bridge for `buildkit` and `bridge`, else the plain one.
+    """Select an engine of this worker; `buildkit` and `bridge` need the one with a bridge.
 
     Every test on an engine uses this, before all its other fixtures.
     """
     if own_engines:
         builder = getattr(request.node, "callspec", None) and request.node.callspec.params.get("builder")
-        names = {builder, *request.fixturenames}
-        chosen = own_engines.bridged if names & {"buildkit", "bridge"} else own_engines.plain
+        needs_bridge = {builder, *request.fixturenames} & {"buildkit", "bridge"}
+        chosen = own_engines.bridged if needs_bridge else own_engines.plain
         monkeypatch.setenv("DOCKER_HOST", chosen.host)
 
 
 @pytest.fixture
 def bridge(engine):
-    """Run the test on the engine with a bridge, so that containers have a network of their own."""
+    """Run the test on the engine with a bridge: its containers have a network of their own."""
 
 
 @pytest.fixture(scope="module")
 def private_engine(any_engine, tmp_path_factory):
-    """Return a maker of engines that a test may harm; each has busybox:stable."""
-    if not can_have_engines():
+    """Return a function that starts engines with busybox:stable, which the test may damage."""
+    if not can_start_engines():
         reason = "a private engine needs root and dockerd"
         pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
     with contextlib.ExitStack() as stack:
-        make = lambda **more: private(tmp_path_factory.mktemp("e"), "busybox:stable", **more)  # noqa: E731
-        yield lambda **furniture: stack.enter_context(make(**furniture))
+
+        def start(**options: Any) -> PrivateEngine:
+            folder = tmp_path_factory.mktemp("e")
+            return stack.enter_context(started_engine(folder, "busybox:stable", **options))
+
+        yield start
 
 
 @pytest.fixture(scope="session")
 def buildkit_program(own_engines, tmp_path_factory):
-    """Return a docker command line that builds with BuildKit; with ..._ANY_BUILDER=1, any."""
+    """Return a docker CLI that builds with BuildKit; with DOCKERFILE_EVALUATOR_ANY_BUILDER=1 any."""
     if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
         return shutil.which("docker")
     with pytest.MonkeyPatch.context() as patch:
-        if own_engines:  # what is tried on the engine that all share would be counted by others
+        if own_engines:  # other tests would count what is built on the shared engine
             patch.setenv("DOCKER_HOST", own_engines.bridged.host)
         program = find_buildkit(tmp_path_factory.mktemp("try"))
-    return program or pytest.fail("no docker command line here builds with BuildKit; Debian's docker.io does")
+    return program or pytest.fail("no docker CLI here builds with BuildKit; Debian's docker.io does")
 
 
 @pytest.fixture
 def buildkit(buildkit_program, monkeypatch, tmp_path):
     programs = tmp_path / "buildkit"
     programs.mkdir()
-    os.symlink(buildkit_program, programs / "docker")
+    os.symlink(buildkit_program, str(programs / "docker"))
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("DOCKER_BUILDKIT", "1")
 
@@ -489,35 +493,34 @@ def legacy(monkeypatch):
 
 @pytest.fixture(params=["legacy", "buildkit"])
 def builder(request):
-    """Build with docker's first builder, then with BuildKit."""
+    """Build with the legacy builder, then with BuildKit."""
     request.getfixturevalue(request.param)
     return request.param
 
 
 @pytest.fixture
 def clean_engine(engine):
-    """See to it that the engine is after a test as it was before."""
+    """Fail a test that leaves anything on the engine."""
     before = census()
     yield
     assert census() == before
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "private: needs engines of its own, which it may harm")
+    config.addinivalue_line("markers", "private: needs engines of its own, which it may damage")
+    config.addinivalue_line("markers", "no_buildx: needs a docker without buildx")
+    config.addinivalue_line("markers", "no_podman: needs docker itself")
     config.addinivalue_line("markers", "networked: installs Debian's packages; one after another")
-    config.addinivalue_line("markers", "long(why): not in tests/run quick, and may take longer than BUDGET")
-
-
-ON_AN_ENGINE = {"engine", "any_engine"}
+    config.addinivalue_line("markers", "long(why): not in tests/run quick")
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what needs an engine, so that `-m "not docker"` leaves it out, and give it this worker's."""
+    """Mark tests by their fixtures, and let `engine` come first."""
     for item in items:
         names = getattr(item, "fixturenames", [])
-        if ON_AN_ENGINE & set(names):
+        if {"engine", "any_engine"} & set(names):
             item.add_marker(pytest.mark.docker)
-            # Before all other fixtures, those of a module too; all cases of a test share this list.
+            # Before the fixtures of a module too; all cases of a test share this list.
             if names[0] != "engine" and "networked_engine" not in names:
                 names.insert(0, "engine")
         if "browser" in names:
@@ -527,19 +530,3 @@ def pytest_collection_modifyitems(items):
         if "networked_engine" in names:
             item.add_marker(pytest.mark.networked)
             item.add_marker(pytest.mark.long("installs Debian's packages"))
-
-
-# Seconds that a test may take on a quiet machine, unless it is marked as long. Nothing fails for being slow:
-# the end of a run names the tests that have grown.
-BUDGET = 30.0
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Name the tests that took longer than they may."""
-    seconds = collections.Counter()
-    for report in (one for found in terminalreporter.stats.values() for one in found):
-        if isinstance(report, pytest.TestReport) and "long" not in report.keywords:
-            seconds[report.nodeid] += report.duration
-    for name, taken in seconds.most_common():
-        if taken > BUDGET:
-            terminalreporter.write_line(f"over the budget of {BUDGET:.0f} s: {name} ({taken:.0f} s)")

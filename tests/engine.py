@@ -1,4 +1,4 @@
-"""What tests and tools ask of a real engine."""
+"""Real engines in tests: queries, private engines, fake registries, processes in containers."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import contextlib
 import http.client
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
+import fake_hub
+
 
 def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
-    """Ask again and again until the answer is true, and return it; the limit is generous, for slow machines."""
+    """Poll a condition until it is true, and return its value; `seconds` is generous, for slow machines."""
     deadline = time.monotonic() + seconds
     while True:
-        answer = condition()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline, f"waited in vain {what}"
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"timed out after {seconds} s {what}"
         time.sleep(0.02)
 
 
-# Runs the command line in a process that prints, as its last line on stderr: exit code, memory in KiB
-# (VmHWM of proc(5), since getrusage(2)'s ru_maxrss counts the process from which this one was forked), seconds.
+# Runs main() and prints, as the last line on stderr: exit code, peak memory in KiB (VmHWM of proc(5); ru_maxrss
+# of getrusage(2) includes the process from which this one was forked), seconds.
 MEASURED = """
 import re, sys, time
 sys.path.insert(0, sys.argv.pop(1))
@@ -42,7 +44,7 @@ print(code, re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1],
 
 
 class Measured(NamedTuple):
-    """The command line's exit code, its memory at most in MiB, and its time without Python's own start."""
+    """Exit code and peak memory in MiB of the evaluator, and its time without the start of Python."""
 
     code: int
     memory: float
@@ -50,7 +52,7 @@ class Measured(NamedTuple):
 
 
 def measured(*words: str) -> Measured:
-    """Evaluate in a process of its own."""
+    """Run the command line in a process of its own."""
     command = [sys.executable, "-c", MEASURED, str(Path(__file__).parent.parent), *words]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=600)
     code, memory, seconds = done.stderr.decode().splitlines()[-1].split()
@@ -58,7 +60,7 @@ def measured(*words: str) -> Measured:
 
 
 def docker(*words: str) -> str:
-    """Ask the real engine."""
+    """Run a docker command and return its output."""
     done = subprocess.run(["docker", *words], stdout=subprocess.PIPE, check=True)
     return done.stdout.decode()
 
@@ -77,14 +79,14 @@ class _Connection(http.client.HTTPConnection):
 
 
 def ask(host: str, question: str) -> Any:
-    """Ask an engine by its API: starting the docker program takes ten times as long as the answer."""
+    """Send a GET request to an engine's API, which is ten times as fast as the docker program."""
     with contextlib.closing(_Connection(host[len("unix://") :])) as connection:
         connection.request("GET", question)
         return json.loads(connection.getresponse().read())
 
 
 def census() -> dict[str, list[str]]:
-    """List all that is on the real engine."""
+    """Return all containers, images, tags and volumes of the engine."""
     host = os.environ.get("DOCKER_HOST", "")
     if host.startswith("unix://"):
         images = ask(host, "/images/json?all=1")
@@ -111,27 +113,27 @@ def engine_answers() -> bool:
 
 
 def find_buildkit(folder: Path) -> str:
-    """Return a docker command line that builds with BuildKit (by a plugin or itself), "" if none does."""
+    """Return a docker program that builds with BuildKit (itself or with buildx), "" if there is none."""
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
     environment = {**os.environ, "DOCKER_BUILDKIT": "1"}
     for place in os.environ["PATH"].split(os.pathsep):
         candidate = os.path.join(place, "docker")
         if os.access(candidate, os.X_OK):
-            words = [candidate, "build", "--force-rm", "--tag", "buildkit-tried", str(folder)]
-            tried = subprocess.run(words, env=environment, capture_output=True)
-            if tried.returncode == 0:
-                docker("image", "rm", "buildkit-tried")
-            if tried.returncode == 0 and b"#1 " in tried.stderr:
+            words = [candidate, "build", "--force-rm", "--tag", "buildkit-test", str(folder)]
+            built = subprocess.run(words, env=environment, capture_output=True)
+            if built.returncode == 0:
+                docker("image", "rm", "buildkit-test")
+            if built.returncode == 0 and b"#1 " in built.stderr:
                 return candidate
     return ""
 
 
 class PrivateEngine:
-    """A dockerd of our own, in a network of its own, that can be killed, frozen and started again.
+    """A dockerd in namespaces of its own, which a test may kill, stop and start again.
 
-    `network` gives it a bridge (its containers then reach each other and nothing else; BuildKit runs no
-    command without one, and each container costs half as much again), `disk` a disk of so many MiB, and
-    `hub` a Docker Hub.
+    `network` adds a bridge: containers reach each other and nothing else (BuildKit runs no command without a
+    bridge, but a bridge makes each container slower by half). `disk` is the size in MiB of a tmpfs as data root,
+    `hub` the fake registries.
     """
 
     def __init__(
@@ -145,14 +147,14 @@ class PrivateEngine:
         self._disk = disk
 
     def start(self) -> None:
-        self._end_remains()
-        # Namespaces of its own: a second dockerd would delete the first one's network bridge, and its
-        # mounts would outlive a kill.
+        """Start dockerd and wait until it answers."""
+        self._kill_orphans()
+        # In the network of the host, a second dockerd would delete the bridge of the first one.
         words = ["unshare", "--net", "--mount", "sh", "-euc", self._preparation() + 'exec dockerd "$@"', "sh"]
-        words += ["--host", self.host, "--iptables=false", "--ip-forward=false"]
+        words += ["--host", self.host, "--iptables=false", "--ip-forward=false", "--max-download-attempts=1"]
         words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         words += [f"--pidfile={self.folder}/pid", *([] if self._network else ["--bridge=none"])]
-        # Compiling a filter of system calls is not what is tested, and costs a tenth of each container's time.
+        # Compiling the default seccomp filter takes a tenth of each container's time.
         (self.folder / "all.json").write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
         words += [f"--seccomp-profile={self.folder}/all.json"]
         environment = {**os.environ, **(self.hub.environment() if self.hub else {})}
@@ -162,16 +164,41 @@ class PrivateEngine:
             )
         wait_for(self.answers, what="for the private engine to start")
         if self.hub:
-            wait_for((self.hub.folder / "ready").exists, what="for the engine's Docker Hub to start")
+            wait_for((self.hub.folder / "ready").exists, what="for the fake registries to start")
 
     def answers(self) -> bool:
-        assert self.process.poll() is None, "the private engine ended"
+        assert self.process.poll() is None, f"dockerd ended, see {self.folder}/log"
         with contextlib.suppress(OSError, ValueError):
             return bool(ask(self.host, "/version"))
         return False
 
+    def inside(self, *words: str) -> bytes:
+        """Run a command in the engine's namespaces."""
+        enter = ["nsenter", f"--target={self.process.pid}", "--net", "--mount"]
+        return subprocess.run([*enter, *words], stdout=subprocess.PIPE, check=True).stdout
+
+    def docker(self, *words: str, **more: Any) -> str:
+        """Run a docker command on this engine and return its output."""
+        done = subprocess.run(
+            ["docker", "--host", self.host, *words], stdout=subprocess.PIPE, check=True, **more
+        )
+        return str(done.stdout, "utf-8")
+
+    def load(self, saved: bytes) -> None:
+        """Load images from the output of `docker save`."""
+        self.docker("load", "--quiet", input=saved)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        self.process.wait(60)
+
     def _preparation(self) -> str:
-        """Return the shell commands that furnish the engine's namespaces."""
+        """Return the shell commands that set up the namespaces."""
         commands = "ip link set lo up\n"
         if self._disk:
             data = self.folder / "data"
@@ -181,16 +208,11 @@ class PrivateEngine:
             commands += self.hub.preparation()
         return commands
 
-    def inside(self, *words: str) -> bytes:
-        """Run a command in the engine's namespaces."""
-        enter = ["nsenter", f"--target={self.process.pid}", "--net", "--mount"]
-        return subprocess.run([*enter, *words], stdout=subprocess.PIPE, check=True).stdout
+    def _kill_orphans(self) -> None:
+        """Kill containerd and the shims of an engine that was killed.
 
-    def _end_remains(self) -> None:
-        """Kill containerd and the shims that a killed engine left, as a crash of its machine would.
-
-        A new engine waits in vain for the old containerd. It may never hear of the end of a container whose
-        shim outlived both, and then refuses to remove it until its next start.
+        A new dockerd waits for the old containerd in vain. It may miss the end of a container whose shim outlived
+        both, and then cannot remove that container until its next start.
         """
         for pid, words in command_lines():
             if b"containerd" in words[0] and f"{self.folder}/".encode() in b" ".join(words):
@@ -199,31 +221,22 @@ class PrivateEngine:
         for file in self.folder.glob("exec/**/containerd.pid"):
             file.unlink()
 
-    def load(self, saved: bytes) -> None:
-        """Take images from `docker save`."""
-        words = ["docker", "--host", self.host, "load", "--quiet"]
-        subprocess.run(words, input=saved, check=True, stdout=subprocess.DEVNULL)
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> None:
-        self.signal(signal.SIGCONT)
-        self.signal(signal.SIGTERM)
-        self.process.wait(60)
-
 
 class FakeHub:
-    """A fake Docker Hub, which a private engine takes for the real one.
+    """Fake public image registries, which a private engine takes for the real ones.
 
-    It lives in the engine's own network: a name server that knows no other name, and a registry on
-    127.0.0.1 that answers as `behave` was told last: "missing" (no such image), "limits"
-    (toomanyrequests), "hangs up", or "away" (its name is not known either). On port 80 of the same
-    address every download breaks off.
+    The engine's network has a name server that knows no other name, and one TLS server for docker.io, ghcr.io,
+    quay.io, gcr.io, mcr.microsoft.com, nvcr.io, public.ecr.aws, registry.k8s.io, registry.gitlab.com and their
+    token endpoints. Every download from http://127.0.0.1/ breaks off. The behaviours of a registry:
+
+    missing         no image exists; the error is that of the real registry
+    limits          429, TOOMANYREQUESTS
+    unavailable     503
+    expired         401, incorrect username or password
+    authentication  401, authentication required
+    hangs up        the connection is closed without an answer
+    away            the host name is unknown
+    broken          every image exists, but the download of its layer breaks off
     """
 
     def __init__(self, folder: Path) -> None:
@@ -233,112 +246,82 @@ class FakeHub:
         self._make_certificate()
         self.behave("missing")
 
-    def behave(self, how: str) -> None:
-        """Answer this way from now on."""
-        (self.folder / "behaviour").write_text(how)
+    def behave(self, how: str, host: str = "everywhere") -> None:
+        """Set the behaviour of all registries, or of one ("docker.io", "ghcr.io"); then the others are "missing"."""
+        (self.folder / "new").write_text(f"{how}\n{host}\n")
+        os.replace(self.folder / "new", self.folder / "behaviour")
 
     def environment(self) -> dict[str, str]:
-        """Return what makes dockerd trust this Hub."""
+        """Return what makes dockerd trust these registries."""
         return {"SSL_CERT_FILE": f"{self.folder}/cert.pem"}
 
     def preparation(self) -> str:
-        """Return the shell commands that start it in namespaces of its own."""
-        program = f"{sys.executable} -S -E {Path(__file__).with_name('fake_hub.py')} {self.folder}"
+        """Return the shell commands that start the registries in new namespaces, before the shell executes dockerd."""
+        program = f"{sys.executable} -S -E {fake_hub.__file__} {self.folder}"
         return (
             f"mount --bind {self.folder}/hosts /etc/hosts\n"
             f"mount --bind {self.folder}/resolv.conf /etc/resolv.conf\n"
+            f"ip address add {fake_hub.ADDRESS} dev lo\n"
             f"rm -f {self.folder}/ready\n"
+            f"echo $$ >{self.folder}/pid\n"
             f"{program} & \n"
         )
 
+    def client(self, file: Path, program: str) -> None:
+        """Write a script that runs a docker program in the registries' network.
+
+        With BuildKit the client, not the engine, requests the token of a registry.
+        """
+        file.write_text(
+            "#!/bin/sh\n"
+            f"export SSL_CERT_FILE={self.folder}/cert.pem\n"
+            f'exec nsenter --target="$(cat {self.folder}/pid)" --net --mount '
+            f"""sh -c 'cd "$0" && exec "$@"' "$PWD" {program} "$@"\n"""
+        )
+        file.chmod(0o755)
+
     def _make_certificate(self) -> None:
         words = ["openssl", "req", "-x509", "-nodes", "-days", "30", "-newkey", "ec"]
-        words += ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=registry-1.docker.io"]
-        words += ["-addext", "subjectAltName=DNS:registry-1.docker.io,DNS:auth.docker.io"]
+        words += ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=registries"]
+        words += ["-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in fake_hub.HOSTS)]
         words += ["-keyout", f"{self.folder}/key.pem", "-out", f"{self.folder}/cert.pem"]
         subprocess.run(words, check=True, capture_output=True)
 
 
-class Proxy:
-    """Stands between the docker command line and an engine: it can cut connections, or let them wait."""
+class Sleep:
+    """A `sleep` with a unique argument, so that its processes can be found from outside its container."""
 
-    def __init__(self, folder: Path, engine: PrivateEngine, *, tcp: bool = False) -> None:
-        self._target = engine.host[len("unix://") :]
-        if tcp:
-            self._listener = socket.create_server(("127.0.0.1", 0))
-            self.host = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
-        else:
-            path = str(folder / "proxy.sock")
-            self._listener = socket.socket(socket.AF_UNIX)
-            self._listener.bind(path)
-            self._listener.listen(100)
-            self.host = f"unix://{path}"
-        self._open: list[socket.socket] = []
-        self._flowing = threading.Event()
-        self._flowing.set()
-        threading.Thread(target=self._accept, daemon=True).start()
+    def __init__(self, seconds: int = 600) -> None:
+        self.argument = f"{seconds}.{secrets.randbelow(10**12):012}"
+        self.command = f"sleep {self.argument}"
 
-    def cut(self) -> None:
-        """End all connections that there are."""
-        connections, self._open = self._open, []
-        for connection in connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+    def test(self, **more: object) -> dict[str, Any]:
+        """Return a test that runs this command, with the id "slow"."""
+        return {
+            "id": "slow",
+            "type": "run_command",
+            "params": {"command": self.command},
+            "timeout": 300,
+            **more,
+        }
 
-    def hold(self) -> None:
-        """Let new connections wait, as systemd's docker.socket does while there is no engine."""
-        self._flowing.clear()
+    def processes(self) -> set[int]:
+        wanted = [b"sleep", self.argument.encode()]
+        return {pid for pid, words in command_lines() if words == wanted}
 
-    def release(self) -> None:
-        self._flowing.set()
-
-    def close(self) -> None:
-        self.release()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client = self._listener.accept()[0]
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        self._flowing.wait()
-        engine = socket.socket(socket.AF_UNIX)
-        with client, engine, contextlib.suppress(OSError):
-            engine.connect(self._target)
-            self._open += [client, engine]
-            back = threading.Thread(target=self._pump, args=(engine, client), daemon=True)
-            back.start()
-            self._pump(client, engine)
-            back.join()
-
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            for data in iter(lambda: source.recv(65536), b""):
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_WR)  # the other direction of a hijacked connection goes on
+    def wait(self) -> None:
+        wait_for(self.processes, what=f"for {self.command} to run")
 
 
 def command_lines() -> Iterator[tuple[int, list[bytes]]]:
-    """Yield id and argv of all processes on this machine, in containers too."""
+    """Yield process id and arguments of all processes on this machine, in containers too."""
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             yield int(name), Path("/proc", name, "cmdline").read_bytes().split(b"\0")[:-1] or [b""]
 
 
-def processes(*words: str) -> list[int]:
-    """Return the ids of all processes of this argv."""
-    wanted = [word.encode() for word in words]
-    return [pid for pid, argv in command_lines() if argv == wanted]
-
-
-def docker_programs(command: str) -> list[int]:
-    """Return the ids of the children of this process that are docker commands of this kind."""
+def docker_children(command: str) -> list[int]:
+    """Return the process ids of the `docker COMMAND` that this process has started."""
     found = []
     for pid, words in command_lines():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The promises, kept on a real engine."""
+"""The evaluator on a real engine: verdicts, builds, options, interrupts, and nothing left."""
 
 from __future__ import annotations
 
@@ -6,70 +6,62 @@ import concurrent.futures
 import json
 import os
 import re
+import shlex
+import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from cases import CASES, ENVIRONMENT, HELLO, LOOK, TRUE, fill, run_command
-from conftest import PROGRAM, PROJECT, schema, statuses
-from engine import census, docker, wait_for
+from cases import FALSE, TRUE, files_exist, output_contains, run_command
+from conftest import PROGRAM, PROJECT, statuses
+from engine import Sleep, census, docker, wait_for
 
 import DockerfileEvaluator as de
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-
-def program(*words: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [*PROGRAM, *words],
-        cwd=str(PROJECT),
-        env={**os.environ, **environment},
-        capture_output=True,
-        timeout=600,
-    )
+BUSYBOX = "FROM busybox:stable"
+SLOW_SHELL = r"""RUN printf '#!/bin/busybox sh\nsleep 3\nexec /bin/busybox sh "$@"\n' >/s && chmod 755 /s && mv -f /s /bin/sh"""
 
 
-# The example
+def outcomes(report: dict) -> tuple:
+    """Return the statuses in the rubric's order, and the kind of error."""
+    return list(statuses(report).values()), report["error"] and report["error"]["kind"]
+
+
+# Verdicts
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory, networked_engine, buildkit_program):
-    """Return exit, output and report of the example and of its flawed twin, two at a time, as users run them.
-
-    By BuildKit, as review.py's tests do, which measure all worked pairs, so that each is built once.
-    """
-    folder = tmp_path_factory.mktemp("evaluated")
+def examples(tmp_path_factory, networked_engine, buildkit_program):
+    """Evaluate the example and its flawed variant with BuildKit; return exit code, report and screen of each."""
+    folder = tmp_path_factory.mktemp("examples")
     os.symlink(buildkit_program, folder / "docker")
-    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "DOCKER_BUILDKIT": "1"}
 
-    def one(name):
+    def evaluate(name):
         output = folder / f"{name}.json"
-        words = ["--dockerfile", f"artifacts/{name}.dockerfile", "--repo", name.replace("_flawed", "")]
-        done = program(*words, "--output", str(output), PATH=path, DOCKER_BUILDKIT="1")
-        return done, json.loads(output.read_text())
+        words = ["--dockerfile", f"artifacts/{name}.dockerfile", "--repo", "example", "--output", str(output)]
+        done = subprocess.run([*PROGRAM, *words], cwd=str(PROJECT), env=environment, stdout=subprocess.PIPE)
+        return done.returncode, json.loads(output.read_text()), done.stdout.decode()
 
     names = ["example", "example_flawed"]
     before = census()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        done = dict(zip(names, pool.map(one, names)))
+        results = dict(zip(names, pool.map(evaluate, names)))
     assert census() == before
-    for _, report in done.values():
-        schema("report").validate(report)
-    return done
+    return results
 
 
-def test_the_example_passes_in_full(evaluated):
-    done, report = evaluated["example"]
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
-    assert set(statuses(report).values()) == {"passed"}
+def test_example_passes(examples):
+    code, report, screen = examples["example"]
+    assert (code, set(statuses(report).values())) == (0, {"passed"}), screen
     assert (report["error"], report["warnings"]) == (None, [])
-    assert report["environment"]["image_size"] > 10_000_000
 
 
-def test_the_flawed_example_fails_in_every_way(evaluated):
-    done, report = evaluated["example_flawed"]
-    assert done.returncode == 1
+def test_flawed_example_fails(examples):
+    code, report, screen = examples["example_flawed"]
+    assert (code, report["error"]) == (1, None), screen
     assert statuses(report) == {
         "java_command": "passed",
         "build_commands": "failed",
@@ -82,244 +74,284 @@ def test_the_flawed_example_fails_in_every_way(evaluated):
         "greets": "skipped",
         "ready_at_once": "timeout",
     }
-    assert b"timeout  ready_at_once" in done.stdout
 
 
-# Verdicts
+NAMES = ["-dash", "$(false)", "`x`", "it's", "*", "é€", "\\n", "with space", 'say "hi"', "new\nline"]
+PASSING = [
+    ("command_exists", {"name": "sh"}),
+    ("commands_exist", {"names": ["cd", "./program"]}),
+    ("envvar_set", {"name": "dotted.name"}),
+    ("dirs_exist", {"paths": ["/etc", "folder"]}),
+    ("files_exist", {"paths": ["program", "link", *NAMES]}),
+    ("file_contains", {"path": "new\nline", "contains": ["<new\nline>"]}),
+    ("file_contains", {"path": "é€", "contains": ["no", "<é€>\n", "none"]}),
+    ("run_command", {"command": "exit 3", "exit_code": 3}),
+    ("output_contains", {"command": "pwd; echo err >&2", "contains": ["/place\n", "err"], "match": "all"}),
+    ("output_contains", {"command": "echo {a*b}; : {b}", "contains": ["{a*b}"], "draw": {"a": [1, 9999], "b": [1, 9999]}}),
+]  # fmt: skip
+FAILING = [
+    ("command_exists", {"name": "./link"}),
+    ("commands_exist", {"names": ["sh", "sh; true"]}),
+    ("envvar_set", {"name": "EMPTY"}),
+    ("dirs_exist", {"paths": ["/etc", "link"]}),
+    ("files_exist", {"paths": ["pro*"]}),
+    ("file_contains", {"path": "folder", "contains": ["x"]}),
+    ("file_contains", {"path": "link", "contains": ["<it's>", "no"], "match": "all"}),
+    ("run_command", {"command": "kill -9 $$"}),
+    ("output_contains", {"command": "echo 'a.b'", "contains": ["a?b", "A.B"]}),
+]
 
 
-def nastiest(cases):
-    """Return the case of the longest params for each status."""
-    by_length = sorted(cases, key=lambda case: len(repr(case[0])))
-    return {case[1]: case for case in by_length}.values()
-
-
-def test_the_nastiest_cases_in_containers(clean_engine, dockerfile, rubric):
-    """Of the table that test_scripts.py runs in each shell on the host: docker brings the same words there."""
-    lines = ["FROM busybox:stable", *(f"ENV {name}={value}" for name, value in ENVIRONMENT.items())]
-    path = dockerfile(*lines, "WORKDIR /place", "COPY place/ .", "RUN mkfifo pipe")
+def test_each_test_type_passes_and_fails(clean_engine, builder, dockerfile, rubric):
+    lines = [BUSYBOX, "ENV dotted.name=x EMPTY=", "WORKDIR /place", "COPY place/ ."]
+    path = dockerfile(*lines)
     place = Path(path).with_name("place")
-    place.mkdir()
-    fill(place)
-    cases = [(kind, *case) for kind in sorted(CASES) for case in nastiest(CASES[kind])]
-    report = de.evaluate(path, "cases", rubric(*((kind, params) for kind, params, _, _ in cases)), jobs=2)
-    wrong = [
-        (params, row["status"], row["message"])
-        for row, (_, params, status, words) in zip(report["test_results"], cases)
-        if row["status"] != status or words not in row["message"]
-    ]
-    assert wrong == []
+    (place / "folder").mkdir(parents=True)
+    for name in ("program", *NAMES):
+        (place / name).write_text(f"<{name}>\n")
+    (place / "program").chmod(0o755)
+    os.symlink("it's", place / "link")
+    report = de.evaluate(path, "r", rubric(*PASSING, *FAILING), jobs=2)
+    expected = ["passed"] * len(PASSING) + ["failed"] * len(FAILING)
+    assert outcomes(report) == (expected, None), [row["message"] for row in report["test_results"]]
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        [],
-        ['ENTRYPOINT ["/bin/true"]'],
-        ['ENTRYPOINT ["/bin/bash"]'],
-        ["ENTRYPOINT exec false"],
-        ['ENTRYPOINT ["/no/such/program"]', 'CMD ["x"]'],
-        ['CMD ["/bin/false"]'],
+        ['ENTRYPOINT ["/no/such/program"]', 'CMD ["x"]', 'SHELL ["/no/such/shell"]', "HEALTHCHECK CMD false"],
+        ["ENTRYPOINT exec false", "CMD exit 125"],
     ],
 )
-def test_entrypoint_and_cmd_change_no_verdict(clean_engine, evaluate, lines):
-    report = evaluate(["FROM busybox:stable", *lines], HELLO, LOOK, run_command("exit 3"))
-    assert list(statuses(report).values()) == ["passed", "passed", "failed"]
+def test_entrypoint_cmd_shell_healthcheck_do_not_influence_verdicts(clean_engine, evaluate, lines):
+    report = evaluate(
+        [BUSYBOX, *lines], output_contains("id -u", "0"), files_exist("/bin/sh"), run_command("exit 3")
+    )
+    assert outcomes(report) == (["passed", "passed", "failed"], None)
 
 
-def test_a_timeout_is_told_in_time_and_disturbs_nothing(clean_engine, dockerfile, rubric):
-    heard = {}
+def test_env_user_workdir_apply(clean_engine, evaluate):
+    command = "echo $NAME $(id -u) $PWD"
+    report = evaluate(
+        [BUSYBOX, "ENV NAME=value", "USER 123", "WORKDIR /w"], output_contains(command, "value 123 /w")
+    )
+    assert outcomes(report) == (["passed"], None)
 
-    class Listener(de.Events):
-        def started(self, test):
-            heard[test.id, "started"] = time.monotonic()
 
-        def finished(self, test, result, output):
-            heard[test.id, "finished"] = time.monotonic()
-            heard[test.id, "containers"] = census()["containers"]
+def test_timeout_kills_container(clean_engine, evaluate):
+    sleep = Sleep()
+    stubborn = run_command(f"echo started; trap '' TERM INT; {sleep.command}", timeout=1)
+    report = evaluate([BUSYBOX, "VOLUME /data"], stubborn, run_command("touch /data/x"))
+    assert outcomes(report) == (["timeout", "passed"], None)
+    assert report["test_results"][0]["output"] == "started\n"
+    assert sleep.processes() == set()
 
-    tests = [
-        run_command("trap '' TERM INT; while :; do sleep 1; done", id="stubborn", timeout=1),
-        run_command("yes", id="flood", timeout=1),
-        {**TRUE, "id": "next"},
+
+def test_slow_container_needs_start_timeout(clean_engine, evaluate, monkeypatch):
+    monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.5)
+    assert outcomes(evaluate([BUSYBOX, SLOW_SHELL], TRUE, start_timeout=1)) == (["failed"], None)
+    assert outcomes(evaluate([BUSYBOX, SLOW_SHELL], TRUE, start_timeout=100)) == (["passed"], None)
+
+
+def test_jobs_run_commands_in_parallel(clean_engine, evaluate, tmp_path):
+    meet = "touch /shared/{0}; until test -e /shared/{1}; do sleep 0.1; done"
+    tests = [run_command(meet.format(*names), timeout=120) for names in ("ab", "ba")]
+    assert (
+        outcomes(evaluate([BUSYBOX], *tests, jobs=2, run_options=[f"--volume={tmp_path}:/shared"]))[0]
+        == ["passed"] * 2
+    )
+
+
+def test_commands_run_one_at_a_time_by_default(clean_engine, evaluate, tmp_path):
+    alone = run_command("mkdir /shared/lock && sleep 1 && rmdir /shared/lock")
+    assert (
+        outcomes(evaluate([BUSYBOX], *[alone] * 3, run_options=[f"--volume={tmp_path}:/shared"]))[0]
+        == ["passed"] * 3
+    )
+
+
+def test_parallel_evaluations_do_not_affect_each_other_or_others(engine, builder, tmp_path, rubric):
+    """Two of the same Dockerfile, two others, beside an image and a container with similar names."""
+    image, container = "dockerfile-evaluator:users", "dockerfile-evaluator-users-1"
+    docker("tag", "busybox:stable", image)
+    docker("run", "--detach", "--name", container, "busybox:stable", "sleep", "600")
+    before = census()
+    for at in range(4):
+        (tmp_path / f"{at}").mkdir()
+        text = f"{BUSYBOX}\nRUN echo content {at // 2 * at} >/file\n"
+        (tmp_path / f"{at}" / "Dockerfile").write_text(text)
+    path = rubric(TRUE, ("file_contains", {"path": "/file", "contains": ["content 0"]}))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        reports = list(
+            pool.map(lambda at: de.evaluate(str(tmp_path / f"{at}" / "Dockerfile"), "r", path), range(4))
+        )
+    after = census()
+    docker("rm", "--force", container)
+    docker("image", "rm", image)
+    assert [outcomes(report) for report in reports] == [
+        (["passed", status], None) for status in ("passed", "passed", "failed", "failed")
     ]
-    path = dockerfile("FROM busybox:stable")
-    report = de.Evaluation(de.Options(path, "r", rubric(*tests)), events=Listener()).run()
-    assert [row["status"] for row in report["test_results"]] == ["timeout", "timeout", "passed"]
-    seconds = {
-        name: heard[name, "finished"] - heard[name, "started"] for name in ("stubborn", "flood", "next")
-    }
-    for name in ("stubborn", "flood"):
-        # Its limit, and what docker takes to start and to remove containers on this machine.
-        assert seconds[name] < 1 + 3 + 4 * seconds["next"]
-        assert heard[name, "containers"] == []
+    assert after == before
+
+
+# Options
+
+
+def test_run_options_of_command_line_and_rubric_apply(clean_engine, dockerfile, tmp_path):
+    command = "echo $GIVEN; ls /sys/class/net; df -k /dev/shm | tail -n 1"
+    tests = [
+        {
+            "type": "output_contains",
+            "params": {"command": command, "contains": ["yes\nlo\n", " 7168 "], "match": "all"},
+        }
+    ]
+    (tmp_path / "rubric.json").write_text(json.dumps({"run_options": ["--shm-size=7m"], "tests": tests}))
+    options = ["--env=GIVEN=yes", "--network=none"]
+    report = de.evaluate(dockerfile(BUSYBOX), "r", str(tmp_path / "rubric.json"), run_options=options)
+    assert outcomes(report) == (["passed"], None), report["test_results"][0]["output"]
+
+
+def test_kept_image_repeats_failed_command(clean_engine, arguments, report, capfd):
+    failing = run_command("""echo "it's $NAME"; exit 3""")
+    assert de.main(arguments([BUSYBOX, "ENV NAME=value"], failing, more=["--keep-image"])) == 1
+    line = re.search(r"^  (docker run --rm --entrypoint .*)$", capfd.readouterr().out, re.MULTILINE)[1]
+    repeated = subprocess.run(shlex.split(line), stdout=subprocess.PIPE)
+    docker("image", "rm", report()["environment"]["kept_image"])
+    assert (repeated.returncode, repeated.stdout) == (3, b"it's value\n")
+
+
+def test_no_engine_quotes_docker(evaluate, monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    report = evaluate([BUSYBOX], TRUE)
+    assert outcomes(report) == (["not_run"], "engine")
+    assert "none.sock" in report["error"]["message"]
 
 
 # Builds
 
 
-def test_a_failed_build_with_buildkit_leaves_nothing(buildkit, clean_engine, evaluate):
-    report = evaluate(
-        ["FROM busybox:stable", "RUN echo first", "RUN echo the last words; exit 130"], HELLO, LOOK
-    )
-    assert set(statuses(report).values()) == {"not_run"}
-    assert report["error"]["kind"] == "build"
-    assert report["error"]["message"].endswith(": exit code 130: the last words")
-    assert "the last words" in report["build"]["log"]
-    assert report["environment"]["builder"] == "buildkit"
+def test_linked_dockerfile_builds(clean_engine, builder, dockerfile, rubric, tmp_path):
+    path = dockerfile(BUSYBOX, "COPY file /")
+    os.rename(path, tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", path)
+    Path(path).with_name("file").touch()
+    assert outcomes(de.evaluate(path, "r", rubric(files_exist("/file")))) == (["passed"], None)
 
 
-def test_a_failed_build_with_the_legacy_builder_warns_of_what_stays(legacy, engine, evaluate):
+def test_failed_build_quotes_exit_code_and_error_line(engine, builder, evaluate):
     before = census()
-    unique = os.urandom(8).hex()
-    report = evaluate(
-        ["FROM busybox:stable", f"RUN echo {unique}", "RUN echo the last words; exit 130"], HELLO
+    run = f"RUN echo {os.urandom(8).hex()}; echo 'E: no such package'; echo done; exit 130"
+    report = evaluate([BUSYBOX, run], TRUE, FALSE)
+    assert outcomes(report) == (["not_run"] * 2, "build")
+    assert report["error"]["message"].endswith("130: E: no such package")
+    assert "done" in report["build"]["log"]
+    if builder == "buildkit":
+        assert census() == before
+    else:  # the legacy builder keeps untagged images, but --force-rm removes the container
+        assert census()["containers"] == before["containers"]
+
+
+def test_build_timeout_names_the_step(clean_engine, builder, evaluate):
+    sleep = Sleep()
+    report = evaluate([BUSYBOX, f"RUN {sleep.command}"], TRUE, build_timeout=8)
+    assert report["error"]["kind"] == "build_timeout"
+    assert re.fullmatch(
+        rf"the build timed out after 8 s in step '.*RUN {sleep.command}'", report["error"]["message"]
     )
-    assert statuses(report) == {"output_contains_1": "not_run"}
-    words = "step 3 of 3 (RUN echo the last words; exit 130): exit code 130: the last words"
-    assert report["error"]["message"] == words
-    assert "the last words" in report["build"]["log"]
-    assert report["warnings"][-1].startswith("cached-layers: the legacy builder's cache may hold new images")
-    after = census()
-    for image in set(after["images"]) - set(before["images"]):
-        docker("image", "rm", image)
-    assert census() == before
-
-
-def test_the_legacy_builders_other_stages_are_warned_of_too(legacy, engine, evaluate):
-    before = census()
-    lines = ["FROM busybox:stable AS other", f"RUN echo {os.urandom(8).hex()} >/x", "FROM busybox:stable"]
-    report = evaluate([*lines, "COPY --from=other /x /"], HELLO)
-    assert statuses(report) == {"output_contains_1": "passed"}
-    assert report["warnings"][-1].startswith("cached-layers: the legacy builder's cache may hold new images")
-    for image in set(census()["images"]) - set(before["images"]):
-        docker("image", "rm", image)
-    assert census() == before
-
-
-def test_a_missing_source_names_the_context(clean_engine, evaluate, builder, tmp_path):
-    report = evaluate(["FROM busybox:stable", "COPY missing /"], HELLO)
-    assert report["error"]["kind"] == "build"
-    assert (
-        f"The build context was {tmp_path / 'context'}; name another with --context DIR"
-        in report["error"]["message"]
+    wait_for(
+        lambda: not sleep.processes() and not census()["containers"],
+        what="for the engine to cancel the build",
     )
 
 
-def test_a_build_that_hangs_is_stopped(clean_engine, evaluate, builder):
-    started = time.monotonic()
-    report = evaluate(["FROM busybox:stable", "RUN sleep 600"], HELLO, build_timeout=3)
-    assert report["error"] == {"kind": "build_timeout", "message": "the build took over 3 s and was stopped"}
-    assert time.monotonic() - started < 300  # of 600
-    wait_for(lambda: not census()["containers"], what="for the engine to end a cancelled build")
+WITHOUT_BUILDKIT = [
+    [BUSYBOX, "RUN <<EOF", "true", "EOF"],  # which the legacy builder of docker 28 drops
+    [BUSYBOX, "RUN --mount=type=cache,target=/x true"],
+    [BUSYBOX, "COPY --chmod=755 Dockerfile /"],
+    [BUSYBOX, "COPY --link Dockerfile /"],
+    ["FROM --platform=$BUILDPLATFORM busybox:stable"],
+]
 
 
-def test_an_empty_dockerfile_is_a_failed_build(clean_engine, dockerfile, rubric):
-    path = dockerfile("")
-    Path(path).write_text("")
-    report = de.evaluate(path, "r", rubric(HELLO))
+@pytest.mark.no_podman
+@pytest.mark.parametrize(
+    "lines", WITHOUT_BUILDKIT, ids=["here-document", "mount", "chmod", "link", "platform"]
+)
+def test_dockerfile_that_needs_buildkit_is_a_usage_error(engine, legacy, evaluate, lines):
+    report = evaluate(lines, TRUE)
+    message = "this Dockerfile needs BuildKit, and this docker has none (install docker-buildx)"
+    assert report["error"] == {"kind": "usage", "message": message}
+
+
+@pytest.mark.no_buildx
+def test_buildkit_without_buildx_is_an_engine_error(clean_engine, evaluate, monkeypatch):
+    version = docker("version", "--format", "{{.Client.Version}}")
+    if int(version.partition(".")[0]) < 23:
+        pytest.skip("this docker needs no buildx")
+    monkeypatch.setenv("DOCKER_BUILDKIT", "1")
+    report = evaluate([BUSYBOX], TRUE)
+    assert outcomes(report) == (["not_run"], "engine")
+    assert "buildx" in report["error"]["message"]
+
+
+def test_missing_source_names_context_and_ignore_file(clean_engine, builder, dockerfile, rubric):
+    path = dockerfile(BUSYBOX, "COPY missing /")
+    context = os.path.dirname(path)
+    Path(context, ".dockerignore").write_text("missing\n")
+    report = de.evaluate(path, "r", rubric(TRUE))
     assert report["error"]["kind"] == "build"
-    assert re.search("cannot be empty|no contents in", report["error"]["message"])  # docker, podman
+    hint = f"(build context: {context}, {context}/.dockerignore; select another with --context DIR)"
+    assert report["error"]["message"].endswith(hint)
+
+
+# Interrupts
 
 
 @pytest.mark.parametrize(
-    ("kind", "word"),
-    [
-        ("build", "--bogus"),
-        ("run", "--bogus=1"),
-        ("run", "--memory"),
-        ("run", "--env"),
-        ("build", "--network"),
-    ],
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["INT", "TERM", "HUP"],
 )
-def test_an_option_that_docker_rejects_is_an_error_that_quotes_docker(clean_engine, evaluate, kind, word):
-    report = evaluate(["FROM busybox:stable"], HELLO, **{f"{kind}_options": [word]})
-    assert report["error"]["kind"] == "usage"
-    assert set(statuses(report).values()) == {"not_run"}
-    assert kind == "build" or report["build"]["message"] == "not built"
-    said = (
-        "unknown flag",
-        "invalid reference",
-        "invalid argument",
-        "requires",
-        "accepts at most",
-        "no context",
-    )
-    assert any(words in report["error"]["message"] for words in said)  # of docker, buildx, podman
-
-
-def test_run_options_reach_the_container(clean_engine, evaluate):
-    tests = [
-        (
-            "output_contains",
-            {"command": "echo $GIVEN; cat /sys/class/net/*/address | wc -l", "contains": ["yes\n1"]},
-        )
-    ]
-    assert (
-        evaluate(["FROM busybox:stable"], *tests, run_options=["--env=GIVEN=yes", "--network=none"])["error"]
-        is None
+def test_interrupted_test_leaves_nothing(clean_engine, start, arguments, report, number, code):
+    sleep = Sleep()
+    process = start(*arguments([BUSYBOX, "VOLUME /data"], {**TRUE, "id": "first"}, sleep.test()))
+    sleep.wait()
+    process.send_signal(number)
+    assert process.wait(120) == code
+    assert (statuses(report()), report()["error"]["kind"]) == (
+        {"first": "passed", "slow": "not_run"},
+        "interrupted",
     )
 
 
-def test_a_kept_image_can_be_looked_into(clean_engine, evaluate):
-    tag = evaluate(["FROM busybox:stable", "ENV MADE=here"], HELLO, keep_image=True)["environment"][
-        "kept_image"
-    ]
-    assert docker("run", "--rm", tag, "sh", "-c", "echo $MADE") == "here\n"
-    evaluate(["FROM busybox:stable"], HELLO)
-    assert docker("images", "--quiet", tag)
-    docker("image", "rm", tag)
-
-
-def test_anonymous_volumes_go_with_their_containers(clean_engine, evaluate):
-    slow = run_command("touch /data/x; sleep 60", timeout=1)
-    report = evaluate(["FROM busybox:stable", "VOLUME /data"], run_command("touch /data/x"), slow)
-    assert list(statuses(report).values()) == ["passed", "timeout"]
-
-
-# The way to an engine
-
-
-def test_no_engine_names_the_way_to_get_one(dockerfile, rubric, tmp_path):
-    words = ["--dockerfile", dockerfile("FROM busybox:stable"), "--rubric", rubric(HELLO), "--repo", "r"]
-    done = program(*words, DOCKER_HOST=f"unix://{tmp_path}/none.sock")
-    assert done.returncode == 1
-    assert b"tests/with-engine" in done.stderr
-    assert b"Traceback" not in done.stderr
-
-
-def test_with_engine_uses_an_engine_that_answers():
-    done = subprocess.run(
-        [str(PROJECT / "tests" / "with-engine"), "sh", "-c", "echo $DOCKER_HOST; exit 7"],
-        stdout=subprocess.PIPE,
+def test_interrupted_build_leaves_nothing(clean_engine, builder, start, arguments, report):
+    sleep = Sleep()
+    process = start(*arguments([BUSYBOX, f"RUN {sleep.command}"], TRUE))
+    sleep.wait()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130
+    assert outcomes(report()) == (["not_run"], "interrupted")
+    wait_for(
+        lambda: not sleep.processes() and not census()["containers"],
+        what="for the engine to cancel the build",
     )
-    assert (done.returncode, done.stdout.decode().strip()) == (7, os.environ.get("DOCKER_HOST", ""))
 
 
-# Neighbours
-
-
-def test_four_in_parallel_and_somebody_elses_things(engine, tmp_path, rubric, builder):
-    """Half of the same Dockerfile, half of different ones, beside an image and a container named almost like ours."""
-    image, container = "dockerfile-evaluator:somebodys", "dockerfile-evaluator-somebodys-1"
-    docker("tag", "busybox:stable", image)
-    docker("run", "--detach", "--name", container, "busybox:stable", "sleep", "600")
+def test_next_run_removes_leftovers_of_killed_run_and_spares_living_run(
+    clean_engine, start, arguments, evaluate
+):
+    living, killed = Sleep(), Sleep()
+    process = start(*arguments([BUSYBOX], living.test()))
+    living.wait()
     before = census()
-    path = rubric(HELLO, ("file_contains", {"path": "/n", "contains": ["n0"]}))
-    jobs = []
-    for at in range(4):
-        folder = tmp_path / f"n{at}"
-        folder.mkdir()
-        number = 0 if at % 2 else at
-        lines = ["FROM busybox:stable", "RUN touch /one", f"RUN echo n{number} >/n"]
-        (folder / "Dockerfile").write_text("\n".join(lines) + "\n")
-        jobs.append((str(folder / "Dockerfile"), "failed" if number else "passed"))
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        reports = list(pool.map(lambda job: de.evaluate(job[0], "r", path), jobs))
-    for report, (_, last) in zip(reports, jobs):
-        assert report["error"] is None
-        assert list(statuses(report).values()) == ["passed", last]
-    after = census()
-    docker("rm", "--force", container)
-    docker("image", "rm", image)
-    assert after == before
+    victim = start(*arguments([BUSYBOX, "LABEL of=killed"], killed.test()))
+    killed.wait()
+    victim.kill()
+    victim.wait()
+    assert census() != before
+    assert outcomes(evaluate([BUSYBOX, "LABEL of=next"], TRUE)) == (["passed"], None)
+    assert census() == before
+    assert killed.processes() == set()
+    assert living.processes()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 130

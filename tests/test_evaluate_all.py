@@ -1,315 +1,299 @@
-"""artifacts/evaluate_all.py: what it does with a tree, by the fake docker."""
+"""artifacts/evaluate_all.py, with a stub as the evaluator, and on a real engine."""
 
-from __future__ import annotations
-
+import functools
 import json
 import os
-import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
-from cases import TRUE, run_command
-from conftest import PROJECT
-from trees import CAUSE, FAILS, builds, ea, inventory, kind, write
+from cases import run_command
+from conftest import PROJECT, called, schema
+from engine import census, wait_for
 
-import DockerfileEvaluator as de
+sys.path.insert(0, str(PROJECT / "artifacts"))
+import evaluate_all as ea
 
-pytest_plugins = ["trees"]
-pytestmark = pytest.mark.long("evaluates whole trees by the program itself")
+run = functools.partial(called, ea.main)  # returns the exit code, stdout and stderr
 
-
-def test_a_tree_is_evaluated_and_what_has_a_report_is_resumed(fake, project, tree, run):
-    reports = tree(
-        {"gpt-5/app": "FROM x\n", "o3/p 1/app": "FROM x\n", "o3/p 1/lib": FAILS},
-        TRUE,
-        run_command("false", score=3),
-    )
-    (project / "checkouts/app").mkdir(parents=True)
-    (project / "checkouts/lib").mkdir(parents=True)
-    code, out, errors = run("--parallel", "1", "--no-repeat")
-    assert (code, errors) == (0, "")
-    words = re.sub(r"\d+ s", "N s", out).replace("last words of the build", CAUSE)
-    assert words.splitlines() == [
-        "3 Dockerfiles of 2 models, 1 in parallel",
-        "[1/3] gpt-5/app: 1 of 2 tests, 25 % (build N s, tests N s)",
-        "[2/3] o3/p 1/app: 1 of 2 tests, 25 % (build N s, tests N s)",
-        "[3/3] o3/p 1/lib: build failed: " + CAUSE + " (N s)",
-        "evaluated 3, resumed 0, repeated 0, builds failed 1, left out 0, without a result 0",
-        "failed builds by cause:",
-        "  1 of 1: " + CAUSE,
-        "mean score by model:",
-        "  gpt-5    25.0%  (1 report)",
-        "  o3/p 1   12.5%  (2 reports)",
-    ]
-    report = json.loads(reports[1].read_text())
-    assert (report["repo"], report["rubric"], report["environment"]["context"]) == (
-        "app",
-        "rubrics/app.json",
-        "checkouts/app",
-    )
-    log = reports[1].with_suffix(".log").read_text()
-    assert "1 of 2 tests passed" in log
-    before = [report.read_text() for report in reports]
-    built = len(builds(fake))
-    code, out, _ = run("--parallel", "8")
-    again = out.splitlines()
-    assert (
-        "[3/3] o3/p 1/lib: build failed: The command /bin/sh -c false returned a non-zero code: 7"
-        not in again
-    )
-    assert (
-        "evaluated 1, resumed 2, repeated 1, builds failed 1" in out
-    )  # by default the failed build is repeated
-    assert code == 0
-    assert [report.read_text() == text for report, text in zip(reports, before)] == [True, True, False]
-    assert reports[1].with_suffix(".log").read_text() == log
-    assert len(builds(fake)) == built + 1
-    assert fake.left() == []
+# Plays the evaluator. Words in the Dockerfile select the report: with ONCE only that of a build with cache.
+STUB = """
+import hashlib, json, os, signal, sys, time
+given = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:] if "=" in word)
+text, no_cache = open(given["dockerfile"]).read(), "--build-option=--no-cache" in sys.argv
+def end(kind, status="passed", starts=True):
+    score = int(status == "passed" and not kind)
+    facts = dict(total_tests=1, passed_tests=score, total_score=score, max_score=1, total_execution_time=0)
+    test = dict(test_id="t", test_type="x", status=status, message="m", output="", execution_time=0)
+    same = dict(context=given["context"], run_options=[], options_key=None, image_starts=starts, started_at="")
+    sha256 = lambda name: hashlib.sha256(open(given[name], "rb").read()).hexdigest()
+    same.update(dockerfile_sha256=sha256("dockerfile"), rubric_sha256=sha256("rubric"))
+    same["build_options"] = [word[15:] for word in sys.argv if word.startswith("--build-option=--pull")]
+    report = dict(repo=given["repo"], dockerfile="x", summary=facts, test_results=[test], environment=same)
+    report.update(build={"execution_time": 0, "log": ""}, warnings=[])
+    sys.exit(json.dump({**report, "error": {"kind": kind, "message": "why"} if kind else None}, sys.stdout))
+signal.signal(signal.SIGINT, lambda *_: end("interrupted"))
+open("calls", "a").write(given["dockerfile"][10:-11] + " --no-cache" * no_cache + "\\n")
+print("the log", file=sys.stderr, flush=True)
+while "SLEEP" in text and not os.path.exists("awake"):
+    time.sleep(0.05)
+results = dict(FAIL=["build"], SLOW=["build_timeout"], LATE=["", "timeout"], NOSTART=["", "failed", False])
+results.update(ENGINE=["engine"], REGISTRY=["registry"], USAGE=["usage"], CRASH=None)
+word = next((word for word in results if word in text), "")
+word = ("ENGINE" if "THEN" in text else "" if "ONCE" in text else word) if no_cache else word
+end(*results.get(word, [""]))
+"""
+DOCKER = """#!/bin/sh
+echo "$*" >>docker-calls
+case "$*" in info*) echo '{"NCPU": 2}' ;; "image inspect"*) [ "$3" = there ] ;;
+*lost*) echo "dial tcp: timeout" >&2; exit 1 ;; *none*) echo "manifest unknown" >&2; exit 1 ;;
+*prune*1MB) echo "refused" >&2; exit 1 ;;
+esac
+"""
 
 
-@pytest.mark.long("waits for a registry")
-def test_the_means_are_of_these_dockerfiles_and_say_what_they_lack(fake, project, tree, run):
-    reports = tree({"m/app": "FROM x\n", "m/lib": "FROM x\n", "other/app": "FROM x\n"})
-    run()
-    os.rename(project / "artifacts/other", project / "elsewhere")
-    reports[1].unlink()
-    fake.write("pull", {"stderr": "dial tcp: no such host"})
-    away = {"stdout": "Step 1/1 : FROM x\n", "stderr": "dial tcp: no such host"}
-    fake.fault("build", "fail", given=str(project / "artifacts/m/lib.dockerfile"), **away)
+def tree(dockerfiles, *tests):
+    os.makedirs("rubrics", exist_ok=True)
+    for place, text in dockerfiles.items():
+        file = Path(f"artifacts/{place}.dockerfile")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        Path(f"rubrics/{file.stem}.json").write_text(json.dumps({"tests": tests or [run_command("true")]}))
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch):
+    """Use STUB and DOCKER; return a function that returns the evaluations since its last call."""
+    for name, text in (("DockerfileEvaluator.py", STUB), ("docker", DOCKER), ("home/calls", "")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(ea, "PROJECT", str(tmp_path))
+
+    def evaluations():
+        lines = Path("calls").read_text().splitlines()
+        Path("calls").write_text("")
+        return lines
+
+    return evaluations
+
+
+def kinds():
+    """Return the kind of error in each report, with + if it is repeated."""
+    found = {}
+    for file in Path("reports").rglob("*.json"):
+        report = json.loads(file.read_text())
+        kind = (report["error"] or {"kind": ""})["kind"] + "+" * report.get("repeated", 0)
+        found[f"{file.parent.name}/{file.stem}"] = kind
+    return found
+
+
+def has(file, text):
+    return os.path.exists(file) and text in Path(file).read_text()
+
+
+def test_tree_is_evaluated_by_repository_and_resumed(stub):
+    tree({"gpt/app": "", "o3/1/app": "FAIL", "o3/1/lib": ""})
     code, out, _ = run("--parallel", "1")
-    assert code == 1
-    assert out.partition("mean score by model:\n")[2] == (
-        "  m  100.0%  (1 of 2 reports)\n"
-        "no Dockerfile is behind these, which leaderboard.py counts: 'reports/other/app.json'\n"
-    )
+    assert (code, stub()) == (0, ["gpt/app", "o3/1/app", "o3/1/lib", "o3/1/app --no-cache"])
+    assert out.splitlines()[2:] == [
+        "[1/3] gpt/app: 1 of 1 tests, 100.0% (build 0 s, tests 0 s)",
+        "[1/3] o3/1/app: build failed: why, to be repeated",
+        "[2/3] o3/1/lib: 1 of 1 tests, 100.0% (build 0 s, tests 0 s)",
+        "[3/3] o3/1/app: build failed: why",
+        "3 of 3 Dockerfiles have a score, 1 of these a failed build",
+        "gpt: mean score 100.0% of 1 reports",
+        "o3/1: mean score 50.0% of 2 reports",
+    ]
+    assert has("reports/gpt/app.log", "the log\n")
+    assert "o3/1: 2 Dockerfiles, 2 resumed\n" in run()[1]
+    Path("artifacts/gpt/app.dockerfile").write_text("changed")
+    assert (run()[0], stub()) == (0, ["gpt/app"])
+    assert (run("--no-repeat", "--build-option=--pull")[0], len(stub())) == (0, 3)
 
 
-def test_fresh_starts_over(fake, project, tree, run):
-    tree({"a/app": FAILS})
-    assert run()[0] == 0
-    assert len(builds(fake)) == 2
-    code, out, _ = run("--fresh")
-    assert (code, len(builds(fake))) == (0, 4)
-    assert "evaluated 1, resumed 0, repeated 1," in out
+# Dockerfile, kind in the report, evaluations in the first and in the second run (n is without cache)
+OUTCOMES = "FAIL build+ en .|SLOW build_timeout+ en .|LATE + en .|NOSTART + en .|FAIL_ONCE + en .|"
+OUTCOMES += "FAIL_THEN build enn nn|ENGINE engine ee ee|REGISTRY registry ee ee|USAGE usage e e|CRASH . ee ee"
 
 
-def test_no_report_is_written_over_what_is_read(fake, project, run):
-    write(project / "app.dockerfile", "FROM x\n")
-    write(project / "app.json", json.dumps({"tests": [TRUE]}))
-    words = ["--artifacts=.", "--rubrics=.", "--reports=.", "--layout={repo}.dockerfile", "--fresh"]
-    code, _, errors = run(*words)
-    assert (code, fake.calls(), (project / "app.json").exists()) == (1, [], True)
-    assert "app.json would overwrite what is to be read" in errors
+@pytest.mark.parametrize("outcome", OUTCOMES.split("|"))
+def test_repetitions_and_retries(stub, outcome):
+    text, kind, *runs = outcome.replace(" .", " ").split(" ")
+    tree({"m/app": text})
+    for expected in runs:
+        code, out, _ = run()
+        assert code == (kind in ("engine", "registry", "usage", ""))
+        assert "".join("n" if "--no-cache" in call else "e" for call in stub()) == expected
+        assert kinds() == ({"m/app": kind.replace("none", "")} if kind else {})
+    notes = ("not repeated: engine error: why: m/app\n", "no score: engine error: no report, exit code 1: ")
+    assert [note in out for note in notes] == [text == "FAIL_THEN", text == "CRASH"]
 
 
-def test_the_context_is_the_dockerfiles_own_folder_without_checkouts(fake, project, tree, run):
-    (report,) = tree({"a/app": "FROM x\n"})
-    run()
-    assert json.loads(report.read_text())["environment"]["context"] == "artifacts/a"
-    code, _, errors = run("--checkouts", "there")
-    assert code == 1
-    assert "there/app: no such folder for the build context" in errors
+def test_engine_errors_in_a_row_stop_the_run(stub):
+    tree({f"m/app{at}": "ENGINE" for at in range(30)})
+    code, out, _ = run("--parallel", "2")
+    assert "the last 10 evaluations ended in engine errors: the running evaluations clean up\n" in out
+    assert (code, 10 <= len(stub()) <= 12) == (1, True)
 
 
-@pytest.mark.long("nine trees")
-@pytest.mark.parametrize(
-    "awkward",
-    [
-        "\udcff\udcfe bytes",
-        "\x1b[31m",
-        'with "quotes"',
-        "it's",
-        "back\\slash",
-        "$(touch pwned) `x` *",
-        "-dash",
-        "new\nline",
-        "é€",
-    ],
-)
-def test_any_name_is_taken(fake, project, tree, run, awkward):
-    (report,) = tree({f"{awkward}/{awkward}": "FROM x\n"})
-    code, out, _ = run()
-    assert (code, kind(report)) == (0, "whole")
-    name = ea.shown(awkward)
-    assert f"[1/1] {name}/{name}: 1 of 1 tests, 100 %" in out
-    assert out.endswith(f"mean score by model:\n  {name}  100.0%  (1 report)\n")
-    assert not list(project.rglob("pwned"))
+def test_failed_builds_and_everything_are_evaluated_again_on_request(stub):
+    tree({"m/app": "FAIL", "m/lib": "", "n/app": "FAIL"})
+    assert (run()[0], len(stub())) == (0, 5)
+    Path("artifacts/n/app.dockerfile").write_text("FAIL ONCE")
+    assert (run("--retry-failed")[0], len(stub())) == (0, 4)
+    assert kinds() == {"m/app": "build+", "m/lib": "", "n/app": "+"}
+    assert "m: 2 Dockerfiles, 0 resumed\n" in run("--list", "--fresh")[1]
+    assert (run("--fresh", "--model", "m", "--no-repeat")[0], sorted(stub())) == (0, ["m/app", "m/lib"])
 
 
-def test_options_of_the_evaluator_are_handed_on(fake, project, tree, run):
-    (report,) = tree({"a/app": "FROM x\n"})
-    code, _, _ = run("--run-option=--memory=2g", "--build-timeout", "77", "--jobs", "3", "--verbose")
-    environment = json.loads(report.read_text())["environment"]
-    assert code == 0
-    assert (environment["run_options"], environment["build_timeout"], environment["jobs"]) == (
-        ["--memory=2g"],
-        77,
-        3,
-    )
-    assert "  | $ cd /" in report.with_suffix(".log").read_text()
+def test_interrupt_leaves_no_report_and_the_next_start_continues(stub):
+    tree({"m/a": "", "m/b": "SLEEP", "m/c": "SLEEP", "m/d": ""})
+
+    def interrupt():
+        wait_for(lambda: has("reports/m/b.log", "the log") and has("reports/m/c.log", "the log"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    code, out, _ = run("--parallel", "2")
+    assert (code, kinds(), sorted(stub())) == (130, {"m/a": ""}, ["m/a", "m/b", "m/c"])
+    assert "no score: not evaluated: m/b, m/c, m/d\n" in out
+    Path("awake").write_text("")
+    assert (run()[0], sorted(stub())) == (0, ["m/b", "m/c", "m/d"])
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--build-cache", "much"], "--build-cache: expected a size such as 20GB"),
-        (["--build-opt=x"], "--build-opt cannot be given for many Dockerfiles, or not in short"),
-        (["--output", "x"], "--output cannot be given for many Dockerfiles"),
-        (["--out=x"], "--out cannot be given for many Dockerfiles"),
-        (["--resume"], "--resume cannot"),
-        (["--eng=x"], "--eng cannot"),
-        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
-        (["artifacts"], "unrecognized arguments: artifacts"),
-        (["--jobs", "many"], "argument --jobs: invalid int value: 'many'"),
-        (["--parallel", "0"], "--parallel: expected a whole number of at least 1"),
-        (["--wait", "nan"], "--wait: expected a number of seconds"),
-        (["--fresh", "--jobs=0"], "jobs 0: expected a whole number of at least 1"),
-        (["--build-option=--tag=x"], "'--tag=x': --tag is refused, since the evaluation depends on it"),
-    ],
-)
-def test_wrong_usage_is_said_before_anything_is_done(fake, project, tree, run, words, why):
-    tree({"a/app": "FROM x\n"})
-    code, _, errors = run(*words)
-    assert (code, fake.calls()) == (2, [])
-    assert f"evaluate_all: error: {why}" in errors
+def test_second_signal_exits_immediately(monkeypatch):
+    codes = []
+    monkeypatch.setattr(ea.os, "_exit", codes.append)
+    coordinator = ea.Coordinator(ea.parse_arguments([]), {})
+    for expected in ([], [143]):
+        coordinator.on_signal(signal.SIGTERM, None)
+        assert codes == expected
 
 
-@pytest.mark.long("waits between builds")
-def test_a_context_that_docker_refuses_stops_nobody_else(fake, project, tree, run):
-    reports = tree({"a/app": "FROM x\n", "a/odd": "FROM x\n", "b/app": "FROM x\n"})
-    for repo in ("app", "odd"):
-        (project / "checkouts" / repo).mkdir(parents=True)
-    for on in ("build", "control build"):
-        fake.fault(on, "fail", given=str(project / "checkouts/odd"), stderr="error checking context")
-    code, out, errors = run("--parallel", "1")
-    assert (code, errors) == (1, "")
-    assert [kind(report) for report in reports] == ["whole", "usage", "whole"]
-    assert "] a/odd: usage error: docker refuses the build context: error checking context\n" in out
+def test_what_cannot_be_evaluated_is_left_out_with_the_reason(monkeypatch):
+    tree({"a/app": "FROM x", "a/bad": "", "a/bare": "", "a/none": "", "b/app": "", "c/app": ""})
+    os.unlink("rubrics/none.json")
+    Path("rubrics/bad.json").write_text('{"tests": [{"type": "run_comand", "params": {}}]}')
+    for folder in ("checkouts/app", "checkouts/bad", "checkouts/none", "reports/c"):
+        os.makedirs(folder)
+    os.symlink("c", "reports/b")
+    monkeypatch.setenv("PATH", "/nowhere")  # --list needs no docker
+    code, out, _ = run("--list")
+    assert (code, out[:56]) == (1, "a: 1 Dockerfiles, 0 resumed\nbase image x: 1 Dockerfiles\n")
+    assert "reports/b/app.json\n  artifacts/b/app.dockerfile\n" in out
+    assert "did you mean 'run_command'?)\n  artifacts/a/bad.dockerfile\n" in out
+    assert "checkouts/bare: no such folder for the build context\n  artifacts/a/bare.dockerfile\n" in out
+    assert out.endswith("No such file or directory\n  artifacts/a/none.dockerfile\n")
 
 
-def test_the_summary_of_a_step_in_github_actions_is_one_for_all(quick, project, tree, run, monkeypatch):
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project / "summary"))
-    tree({"a/app": "FROM x\n", "a/```": "FAIL"})
-    _, out, _ = run()
-    counts = out[out.index("evaluated 2, ") :]
-    assert (project / "summary").read_text() == f"### Dockerfiles\n\n```\n{counts}```\n"
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/nowhere/at/all")
-    code, _, errors = run()
-    assert (code, errors) == (
-        0,
-        "error: /nowhere/at/all: the summary cannot be written: No such file or directory\n",
-    )
+def test_layouts_filters_shards_links_and_hidden_files():
+    tree({"a/app": "", "a/lib": "", "b/1/app": "", "b/1/lib": "", "a/.hidden": "", "../elsewhere/app": ""})
+    Path("artifacts/a/Dockerfile.extra").write_text("")
+    os.symlink("..", "artifacts/a/up")
+    os.symlink("../elsewhere", "artifacts/linked")
+
+    def names(*words):
+        found, left_out = ea.find_tasks(ea.parse_arguments(words))
+        return [task.name for group in (found, *left_out.values()) for task in group]
+
+    everything = ["a/app", "b/1/app", "linked/app", "a/lib", "b/1/lib"]
+    assert names() == everything
+    assert names("--model", "a", "--model=b*", "--repo", "l?b") == ["a/lib", "b/1/lib"]
+    assert names("--layout", "{model}/Dockerfile.{repo}", "--layout=a/l{repo}.*") == ["a/extra", "ib"]
+    assert sorted(name for at in (1, 2, 3) for name in names("--shard", f"{at}/3")) == sorted(everything)
+    assert run("--model", "none") == (1, "", "error: no Dockerfile in artifacts is selected (see --layout)\n")
 
 
-def test_the_evaluator_writes_no_summary_of_its_own(fake, project, tree, run, monkeypatch):
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project / "summary"))
-    tree({"a/app": "FROM x\n"})
-    run()
-    assert (project / "summary").read_text().count("###") == 1
+def test_images_are_pulled_before_their_builds_and_the_others_do_not_wait(stub, monkeypatch):
+    others = "FROM a:$X\nFROM --platform=p b\nRUN psql '\\\nFROM t'\nRUN python3 -c '\nfrom x import y'\n"
+    tree({"m/a": "FROM lost", "m/b": "from new AS One\nFROM ONE\nFROM scratch\n", "m/d": "FROM none\nFAIL"})
+    tree({"m/c": f"FROM there as there\nFROM there\n{others}"})
+    monkeypatch.setattr(ea.time, "sleep", lambda seconds: None)
+    code, out, _ = run("--pull", "--parallel", "1", "--no-repeat", "--build-cache", "20GB")
+    assert (code, stub(), kinds()) == (1, ["m/c", "m/b", "m/d"], {"m/b": "", "m/c": "", "m/d": "build"})
+    calls = Path("docker-calls").read_text().splitlines()
+    assert [call for call in calls if "pull" in call] == ["pull lost"] * 3 + ["pull new", "pull none"]
+    assert "no score: pull error: base image lost cannot be pulled: dial tcp: timeout: m/a\n" in out
+    assert calls.count("builder prune --force --keep-storage 20GB") == 4  # at the start, and after each
+    assert run("--build-cache", "1MB", "--fresh")[2] == "error: docker builder prune: refused\n"
 
 
-def test_the_log_holds_all_that_is_said_so_that_a_long_evaluation_can_be_followed(fake, project, tree, run):
-    (report,) = tree({"a/app": "FROM x\n"}, run_command("echo out"))
-    run()
-    log = report.with_suffix(".log").read_text()
-    assert "  | Step 1/1 : FROM scratch\n" in log
-    assert "  | $ echo out\n  | out\n" in log
+def test_usage_errors():
+    for words, message in {
+        "--output x": "unrecognized arguments: --output x",
+        "--shard 4/3": "--shard: expected K/N with K from 1 to N; --parallel: expected a number over 0",
+        "--parallel 0": "--parallel: expected a number over 0",
+        "--build-opt=x": "unrecognized arguments: --build-opt=x",
+        "--layout {model}": "expected {repo}, {model} and * in '{model}'",
+        "--jobs 0": "jobs 0: expected an integer of at least 1",
+        "--build-option=--tag=x": "the evaluation depends on its own value for '--tag=x'",
+        "--dask tcp://x:1 --pull": "--dask: not with --pull or --parallel",
+    }.items():
+        code, _, errors = run(*words.split())
+        assert (code, message in errors) == (2, True), errors
 
 
-def test_reports_are_written_as_junit_too_also_of_what_is_resumed(fake, project, tree, run):
-    tree({"a/1/app": "FROM x\n", "b/app": "FROM x\n"})
-    run("--model", "b")
-    code, out, _ = run("--junit", "junit")
-    assert (code, "evaluated 1, resumed 1," in out) == (0, True)
-    for place in ("a/1/app", "b/app"):
-        assert (project / "junit" / f"{place}.xml").read_text().startswith("<?xml")
+EXPECTED = {"a/x": "", "a/y": "", "b/x": "", "b/y": "", "b/z": "build+"}
+TREE = {place: f"FROM busybox:stable\nENV N={place}\n" for place in EXPECTED}
+TREE["b/z"] = "FROM busybox:stable\nCOPY missing /\n"
+TESTS = (run_command("sleep 2"), run_command("test $N = a/x"))
 
 
-@pytest.mark.parametrize("size", ["20GB", "1.5gib"])
-def test_the_build_cache_is_bounded_at_the_start_and_after_each_evaluation(fake, project, tree, run, size):
-    tree({"a/app": "FROM x\n", "a/bat": "FROM x\n"})
-    program = project / "docker"
-    write(program, f'#!/bin/sh\n[ "$1" = builder ] || exec {fake.program} "$@"\necho "$@" >>prunes\n')
-    program.chmod(0o755)
-    code, _, errors = run("--build-cache", size, "--docker", str(program), "--parallel", "1")
-    assert (code, errors) == (0, "")
-    assert (project / "prunes").read_text() == f"builder prune --force --keep-storage {size}\n" * 3
+def start(*words):
+    program = [sys.executable, str(PROJECT / "artifacts" / "evaluate_all.py"), *words]
+    return subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
 
 
-def test_an_engine_whose_build_cache_cannot_be_bounded_is_left_out(fake, project, tree, run):
-    tree({"a/app": "FROM x\n"})
-    program = project / "docker"
-    write(program, f'#!/bin/sh\n[ "$1" = builder ] || exec {fake.program} "$@"\necho unknown >&2; exit 1\n')
-    program.chmod(0o755)
-    code, _, errors = run("--build-cache", "1GB", "--docker", str(program))
-    assert (code, builds(fake)) == (1, [])
-    assert "error: the docker engine: docker builder prune: unknown\n" in errors
+def check_reports():
+    assert kinds() == EXPECTED
+    for name, kind in EXPECTED.items():
+        report = json.loads(Path(f"reports/{name}.json").read_text())
+        schema("report").validate(report)
+        passed = 0 if kind else 2 if name == "a/x" else 1
+        assert (report["summary"]["passed_tests"], report["environment"]["no_cache"]) == (passed, bool(kind))
+        assert has(f"reports/{name}.log", "0 of 2 tests passed" if kind else "built (")
 
 
-def test_the_processors_of_the_engines_are_the_default(fake, project, tree, run, monkeypatch):
-    tree({"a/app": "FROM x\n"})
-    assert " 3 in parallel\n" in run()[1]  # as the stand-in's `docker info` says
-    assert " 6 in parallel on 2 engines\n" in run("--engine", "one", "--engine", "two", "--engine", "one")[1]
-    assert (
-        " 8 in parallel on 3 engines\n" in run("--engine", "one", "--engine", "two", "--engine", "three")[1]
-    )
-    assert " 20 in parallel\n" in run("--parallel", "20")[1]
+def test_interrupted_run_on_an_engine_continues_and_leaves_nothing(engine):
+    tree(TREE, *TESTS)
+    before = census()
+    with start("--parallel", "2") as first:
+        wait_for(lambda: os.path.exists("reports/a/x.json") and has("reports/a/y.log", "built ("))
+        first.send_signal(signal.SIGINT)
+        assert "interrupted: the running evaluations clean up\n" in first.communicate(timeout=60)[0]
+    assert (first.returncode, 0 < len(kinds()) < len(EXPECTED), census()) == (130, True, before)
+    for is_first in (True, False):
+        with start() as process:
+            out = process.communicate(timeout=120)[0]
+        assert "5 of 5 Dockerfiles have a score, 1 of these a failed build\n" in out
+        assert (process.returncode, "] b/z: build failed" in out, census()) == (0, is_first, before)
+    check_reports()
 
 
-def test_what_cannot_be_written_is_named_and_the_rest_goes_on(fake, project, tree, run):
-    reports = tree({"a/app": "FROM x\n", "b/app": "FROM x\n"})
-    write(project / "reports/a", "a file where a folder should be")
-    code, out, _ = run()
-    assert (code, kind(reports[1])) == (1, "whole")
-    assert "a/app: reports/a: File exists" in out or "a/app: reports/a/app.log: Not a directory" in out
+def test_dask_moves_the_evaluations_of_a_killed_worker(engine, tmp_path, monkeypatch, request):
+    pytest.importorskip("distributed")
+    tree(TREE, *TESTS)
+    before, file, log = census(), tmp_path / "scheduler", tmp_path / "dask.log"
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT / "artifacts"))
 
+    def dask(*words):
+        command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
+        process = subprocess.Popen(command, stderr=open(log, "ab"))  # noqa: SIM115
+        request.addfinalizer(process.kill)
+        return process
 
-@pytest.mark.parametrize(
-    ("message", "log", "cause"),
-    [
-        (
-            "step 3 of 6 (RUN apt-get install x): exit code 100: E: Unable to locate package x",
-            "",
-            "E: Unable to locate package x",
-        ),
-        ("step 1 of 1 (RUN (a); (b)): exit code 1: why", "", "why"),
-        ("step 2 of 2 (COPY a b): COPY failed: no such file", "", "COPY failed: no such file"),
-        ("the build took over 5 s and was stopped", "", "the build took over 5 s and was stopped"),
-        (
-            "step 1 of 1 (RUN x): exit code 100: E: Unable to locate package y",
-            "Err:1 http://deb.debian.org bookworm InRelease\n  Temporary failure resolving 'deb.debian.org'\n",
-            "Temporary failure resolving deb.debian.org",
-        ),
-        ("failed to parse .dockerfile.845990f403134abbcf0a: why", "", "failed to parse .dockerfile.…: why"),
-        ("x", "fatal: Could not resolve host: github.com\n", "Could not resolve host: github.com"),
-        ("x", "503 Service Unavailable\nNo space left on device\n", "No space left on device"),
-    ],
-)
-def test_a_cause_is_told_in_words_that_builds_share(message, log, cause):
-    assert inventory.cause_of(message, log) == cause
-
-
-# The README
-
-
-def test_the_readme_names_every_option_and_a_tree_of_ones_own_needs_none(quick, project, tree, run):
-    readme = (PROJECT / "artifacts" / "README.md").read_text()
-    flags = {flag for action in ea._parser()._actions for flag in action.option_strings if flag[:2] == "--"}
-    assert flags - {"--help"} <= set(re.findall(r"--[a-z-]+", readme))
-    (own,) = re.findall(r"^    (artifacts/.*)\n    (artifacts/.*)\n", readme, re.MULTILINE)
-    for path in " ".join(own).split():
-        write(
-            project / path, json.dumps({"tests": [TRUE]}) if path.endswith(".json") else "FROM x\n"
-        ) if path[-1] != "/" else (project / path).mkdir(parents=True)
-    code, out, errors = run("--parallel", "1")
-    assert (code, errors, re.findall(r"\] (\S+):", out)) == (0, "", ["gpt-5/express", "o3/express"])
-
-
-def test_what_dask_has_evaluated_is_resumed_and_its_failed_builds_are_repeated(fake, project, tree, run):
-    reports = tree({"a/app": "FROM x\n", "a/lib": FAILS})
-    for report in reports:
-        (project / "checkouts" / report.stem).mkdir(parents=True)
-        file = f"artifacts/a/{report.stem}.dockerfile"
-        found = de.evaluate(file, report.stem, context=f"checkouts/{report.stem}", wait=600)
-        write(report, json.dumps(found, indent=2))
-    code, out, _ = run()
-    assert (code, "evaluated 1, resumed 1, repeated 1, builds failed 1," in out) == (0, True)
+    dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+    address = wait_for(lambda: has(file, "tcp://") and json.loads(file.read_text())["address"])
+    workers = [dask("worker", address, "--no-nanny", "--nthreads", "1") for _ in range(2)]
+    wait_for(lambda: log.read_text().count("Registered to:") == 2)
+    with start("--dask", address) as process:
+        wait_for(kinds)
+        workers[0].kill()
+        out = process.communicate(timeout=120)[0]
+    assert (process.returncode, "5 of 5 Dockerfiles have a score, 1 of these" in out) == (0, True)
+    check_reports()
+    wait_for(lambda: census() == before)  # the evaluation of the killed worker ends by itself

@@ -1,157 +1,142 @@
-"""What reaches docker: our options and the user's, those that are refused, those for one at a time."""
+"""Options of docker: what is passed on, replaced, refused or hidden."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from cases import LOOK, TRUE
-from conftest import statuses
+from conftest import called, outcome, statuses
 
 import DockerfileEvaluator as de
 
-OURS = "--pull=never --log-driver=none --no-healthcheck --pids-limit=4096"
+DEFAULTS = "--rm --pull=never --log-driver=none --no-healthcheck --pids-limit=4096 --stop-timeout=0".split()
 
 
-def test_what_reaches_docker(fake, evaluate):
-    options = {"run_options": ["--memory=1g", "--pids-limit=9"], "build_options": ["--network=host"]}
-    evaluate(["FROM x"], TRUE, LOOK, **options)
-    (build,) = [call for call in fake.calls("build") if call[-1] != "--help"]
-    runs = [call for call in fake.calls("run") if call[-1] != "--help"]
-    command, look = sorted(runs, key=lambda call: "--network=none" in call)
-    ours = "--rm --pull=never --log-driver=none --no-healthcheck --memory=1g --pids-limit=9"
-    assert {"--force-rm", "--network=host"} < set(build)
-    assert set(ours.split()) < set(command)
-    assert "--pids-limit=4096" not in command
-    assert "--network=none" in look
-    assert "--network=none" not in command
-    assert command[command.index("--entrypoint") + 1] == "/bin/sh"
+def only_call(fake, name):
+    (words,) = fake.calls(name)
+    return words
 
 
-def test_our_name_is_the_last_option_in_two_words(fake, evaluate):
-    """An option of the user's that lacks its value swallows the first, and docker then finds no image."""
-    evaluate(["FROM x"], TRUE, LOOK, run_options=["--memory=1g", "--init"])
-    tag = fake.calls("build")[0][fake.calls("build")[0].index("--tag") + 1]
-    calls = [call for call in fake.calls("run") if call[-1] != "--help"]
-    assert len(calls) == 2
-    for call in calls:
-        at = call.index("--name")
-        assert call.index("--init") == at - 1
-        assert call[at + 2 : at + 4] == [tag, "-c"]
+# What is passed on
 
 
-def test_a_container_without_options_of_the_users_has_ours(fake, evaluate):
-    evaluate(["FROM x"], TRUE)
-    (call,) = fake.calls("run")
-    assert {*OURS.split(), "--rm"} < set(call)
+def test_command_line_of_container(fake, evaluate):
+    evaluate(["FROM x"], TRUE, run_options=["--memory=1g", "--init"])
+    words = only_call(fake, "run")
+    build = only_call(fake, "build")
+    tag, name = build[build.index("--tag") + 1], words[words.index("--name") + 1]
+    at = words.index("-c")
+    assert words[:at] == [*DEFAULTS, "--memory=1g", "--init", "--entrypoint", "/bin/sh", "--name", name, tag]
+    assert words[at + 2] == "/bin/sh"
+    assert words[at + 4 :] == ["cd /", "/bin/sh"]
 
 
-def test_a_users_network_replaces_ours(fake, evaluate):
-    evaluate(["FROM x"], LOOK, run_options=["--net=host"])
-    (call,) = fake.calls("run", "--entrypoint")
-    assert ("--net=host" in call, "--network=none" in call) == (True, False)
+def test_command_line_of_build(fake, evaluate, tmp_path):
+    evaluate(["FROM x"], TRUE, build_options=["--network=host", "--no-cache"])
+    words = only_call(fake, "build")
+    file, context = str(tmp_path / "context" / "Dockerfile"), str(tmp_path / "context")
+    assert words[:4] == ["--force-rm", "--network=host", "--no-cache", "--tag"]
+    assert words[5:] == ["--file", file, context]
 
 
 @pytest.mark.parametrize(
-    ("given", "gone"),
-    [
-        ("--log-driver=json-file", "--log-driver=none"),
-        ("--pull=always", "--pull=never"),
-        ("--health-cmd=true", "--no-healthcheck"),
-        ("--stop-timeout=3", "--stop-timeout=0"),
-    ],
+    ("options", "network"),
+    [([], ["--network=none"]), (["--network=host"], ["--network=host"]), (["--net=host"], ["--net=host"])],
 )
-def test_a_users_option_replaces_our_default_for_the_same_flag(fake, evaluate, given, gone):
-    evaluate(["FROM x"], TRUE, run_options=[given])
-    (call,) = fake.calls("run", "--entrypoint")
-    assert (given in call, gone in call) == (True, False)
+def test_check_has_no_network_unless_the_user_sets_one(fake, evaluate, options, network):
+    evaluate(["FROM x"], LOOK, TRUE, run_options=options)
+    check, command = fake.calls("run")
+    assert [word for word in check if "net" in word[:9]] == network
+    assert [word for word in command if "net" in word[:9]] == options
 
 
-@pytest.mark.parametrize(
-    ("step", "option"), [("run", "--memori=1"), ("build", "--bogus"), ("build", "--target")]
-)
-def test_options_that_docker_refuses_are_known_before_the_build(fake, evaluate, step, option):
-    """A --target that lacks its value is among them: it swallows the word that follows."""
-    words = f"unknown flag: {option}\n\nUsage:  docker {step}"
-    fake.fault(step, "fail", given=option, code=125, stderr=words, help=True)
+@pytest.mark.parametrize("option", ["--pull=always", "--log-driver=json-file", "--pids-limit=9"])
+def test_user_option_replaces_the_default_for_its_flag(fake, evaluate, option):
+    evaluate(["FROM x"], TRUE, run_options=[option])
+    flag = option.partition("=")[0]
+    assert [word for word in only_call(fake, "run") if word.startswith(flag)] == [option]
+
+
+def test_other_options_are_passed_on(fake, evaluate):
+    run = ["-m2g", "-eNAME=dit", "--init", "-u0", "-P", "-eTEXT=a b", "--env=TEXT=a b"]
+    build = ["--build-arg=A=b c", "--target=x", "--no-cache"]
+    evaluate(["FROM x"], TRUE, run_options=run, build_options=build)
+    assert only_call(fake, "run")[len(DEFAULTS) :][: len(run)] == run
+    assert only_call(fake, "build")[1:][: len(build)] == build
+
+
+def test_run_options_of_rubric_reach_docker_and_the_report(fake, evaluate):
+    own = ["--shm-size=1g", "--memory=1g"]
+    report = evaluate(["FROM x"], TRUE, top={"run_options": own}, run_options=["--memory=2g"])
+    words = [word for word in only_call(fake, "run") if word.startswith(("--shm", "--mem"))]
+    assert words == ["--shm-size=1g", "--memory=2g"]
+    found = [report["environment"][name] for name in ("rubric_run_options", "run_options")]
+    assert found == [own, ["--memory=2g"]]
+
+
+# What is refused
+
+REFUSED = {
+    "run": "--name=x --rm=false --entrypoint=x -d -it -Pd -i -t -a --tty --cidfile=x --attach=stderr --restart=always --detach --interactive image",
+    "build": "--tag=x -tx -t=x -f=x --file=x --quiet -q --output=x -o=x --load --push --iidfile=x --progress=plain - -- -1",
+}  # fmt: skip
+REFUSED_WORDS = [(step, word) for step, words in REFUSED.items() for word in [*words.split(), ""]]
+
+
+@pytest.mark.parametrize(("step", "option"), REFUSED_WORDS)
+def test_option_that_the_evaluation_depends_on_is_refused(fake, dockerfile, rubric, step, option):
+    with pytest.raises(ValueError, match=f"{step} options: "):
+        de.evaluate(dockerfile("FROM x"), "r", rubric(TRUE), **{f"{step}_options": [option]})
+    assert fake.names() == []
+
+
+# Arguments of the command line, part of the message
+MISSPELLED = [
+    (["--run-option=-e FOO=1"], "'-eFOO=1'"),
+    (["--run-option=-u 1000"], "'-u1000'"),
+    (["--run-option=--memory 2g"], "'--memory=2g'"),
+    (["--build-option=--build-arg A=b"], "'--build-arg=A=b'"),
+    (["--run-option", "--memory=2g"], "argument --run-option"),
+    (["--build-option", "--no-cache"], "argument --build-option"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISSPELLED)
+def test_misspelled_argument_is_a_usage_error_with_the_right_spelling(fake, arguments, words, message):
+    code, _, err = called(de.main, *arguments(["FROM x"], TRUE, more=words))
+    assert (code, message in err, fake.names()) == (2, True, [])
+
+
+@pytest.mark.parametrize(("step", "option"), [("run", "--memori=1"), ("build", "--target")])
+def test_option_that_docker_does_not_know_is_usage_before_the_build(fake, evaluate, step, option):
+    """A --target without its value takes the next word, --help, for it; docker then misses an argument."""
+    fake.fault(f"{step} help", given=option, stderr=f"unknown flag: {option}\n\nUsage:  docker {step}")
     report = evaluate(["FROM x"], TRUE, **{f"{step}_options": [option]})
-    message = f"docker refuses the {step} options: unknown flag: {option} Usage: docker {step}"
-    assert report["error"] == {"kind": "usage", "message": message}
+    assert (outcome(report), f"unknown flag: {option}" in report["error"]["message"]) == ("usage", True)
     assert (fake.count("build"), statuses(report)) == (0, {"run_command_1": "not_run"})
 
 
-OURS_OF_RUN = "--name=x --rm=false --entrypoint=x -d -it -Pd --tty --cidfile=x --help --attach=stderr -astderr --restart=always"
-OURS_OF_BUILD = "--tag=x -tx -f=x --quiet -q --output=x --load --push --iidfile=x"
-OURS_OF_BUILD += " --progress=quiet --call=check --check --print=outline --logfile=x"
+# What the report shows
+
+SECRETS = {
+    "build_options": ["--build-arg=TOKEN=s3cret", "--secret=id=s3cret", "--label=a=s3cret", "--build-context=a=s3cret", "--no-cache-filter=s3cret", "--platform=linux/arm64"],
+    "run_options": ["--env=TOKEN=s3cret", "-eTOKEN=s3cret", "--env-file=s3cret", "--volume=/s3cret:/x", "-v/s3cret:/x", "--memory=2g", "--network=host"],
+}  # fmt: skip
+PUBLISHED = {
+    "build_options": ["--build-arg=…", "--secret=…", "--label=…", "--build-context=…", "--no-cache-filter=…", "--platform=linux/arm64"],
+    "run_options": ["--env=…", "-e…", "--env-file=…", "--volume=…", "-v…", "--memory=2g", "--network=host"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "word"),
-    [
-        *(("run", word) for word in OURS_OF_RUN.split()),
-        *(("build", word) for word in OURS_OF_BUILD.split()),
-        *(("run", word) for word in ["image", "", "-", "--", "-1"]),
-    ],
-)
-def test_options_that_would_break_us_are_wrong_usage(fake, evaluate, kind, word):
-    with pytest.raises(ValueError, match=r"expected one word|the evaluation depends on it"):
-        evaluate(["FROM x"], TRUE, **{f"{kind}_options": [word]})
-    assert fake.calls() == []
+def test_values_that_may_be_secret_are_not_in_the_report(fake, evaluate):
+    report = evaluate(["FROM x"], TRUE, LOOK, **SECRETS)
+    assert set(SECRETS["build_options"]) < set(only_call(fake, "build"))
+    assert "s3cret" not in json.dumps(report)
+    assert {name: report["environment"][name] for name in PUBLISHED} == PUBLISHED
 
 
-def test_a_value_without_its_flag_is_told_with_an_example(evaluate):
-    with pytest.raises(ValueError, match="--flag=value"):
-        evaluate(["FROM x"], TRUE, run_options=["--memory", "2g"])
-
-
-@pytest.mark.parametrize("step", ["run", "build"])
-def test_an_option_whose_equals_sign_is_missing_is_told_how_to_write_it(arguments, capsys, step):
-    with pytest.raises(SystemExit) as caught:
-        de.main(arguments(["FROM x"], TRUE, more=[f"--{step}-option", "--memory=2g"]))
-    assert caught.value.code == 2
-    assert f"--{step}-option=--memory=2g" in capsys.readouterr().err.split("error: ")[1]
-
-
-@pytest.mark.parametrize(
-    ("kind", "word"),
-    [
-        *(("run", word) for word in ["--memory=2g", "-m2g", "-eNAME=dit", "--init", "-u0", "-P"]),
-        *(("build", word) for word in ["--network=host", "--no-cache", "--progress=plain"]),
-    ],
-)
-def test_other_options_are_handed_on(fake, evaluate, kind, word):
-    evaluate(["FROM x"], TRUE, **{f"{kind}_options": [word]})
-    calls = [call for call in fake.calls(kind) if call[-1] != "--help"]
-    assert calls
-    assert all(word in call for call in calls)
-
-
-@pytest.mark.parametrize(
-    ("option", "most"),
-    [
-        ("--memory=1g", 2),
-        ("--publish=80:80", 1),
-        ("-p=80:80", 1),
-        ("-p80:80", 1),
-        ("--ip=172.29.0.9", 1),
-        ("--network=name=n,ip=172.29.0.9", 1),
-        ("--publish-all", 2),
-    ],
-)
-def test_what_only_one_container_can_have_is_asked_for_by_one_at_a_time(
-    fake, evaluate, monkeypatch, option, most
-):
-    monkeypatch.setattr(de, "LOOKS_IN_PARALLEL", 2)
-    fake.fault("run", "delay", seconds=0.3)
-    start, now, seen = de.Docker._container, [], []
-
-    def counted(docker, *words, **more):
-        now.append(1)
-        seen.append(len(now))
-        try:
-            return start(docker, *words, **more)
-        finally:
-            now.pop()
-
-    monkeypatch.setattr(de.Docker, "_container", counted)
-    report = evaluate(["FROM x"], LOOK, LOOK, TRUE, run_options=[option])
-    assert report["summary"]["passed_tests"] == 3
-    assert max(seen) == most
+@pytest.mark.parametrize("option", ["--no-cache", "--no-cache=true"])
+def test_no_cache_has_a_field_of_its_own(fake, evaluate, option):
+    environment = evaluate(["FROM x"], TRUE, build_options=["--pull", option])["environment"]
+    assert (environment["no_cache"], environment["build_options"]) == (True, ["--pull"])

@@ -1,4 +1,4 @@
-"""What the README shows, cut out of it and run as it stands."""
+"""The commands, options and examples of README.md, run as printed."""
 
 from __future__ import annotations
 
@@ -11,110 +11,108 @@ import sys
 
 import pytest
 from conftest import PROJECT
-from engine import census
 
 README = (PROJECT / "README.md").read_text()
-COMMANDS = re.findall(r"^    ((?:python3|tests/).+)$", README, re.MULTILINE)
+COMMANDS = re.findall(r"^    ((?:python3|for) .+)$", README, re.MULTILINE)
+EVALUATE, TREE, BOARD, LOOP = COMMANDS
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """Return a copy of the project in which reports may be written."""
+    """Change to a copy of the project in which reports may be written."""
     folder = tmp_path / "checkout"
     for name in ("artifacts", "rubrics"):
         shutil.copytree(str(PROJECT / name), str(folder / name))
-    written = shutil.ignore_patterns("*.json", "*.log", "*.first", "board.html")
+    written = shutil.ignore_patterns("*.json", "*.log", "board.html", "tree")
     shutil.copytree(str(PROJECT / "reports"), str(folder / "reports"), ignore=written)
-    for name in ("DockerfileEvaluator.py", ".gitignore"):
+    for name in ("DockerfileEvaluator.py", "example_usage.py"):
         shutil.copy(str(PROJECT / name), str(folder))
     monkeypatch.chdir(folder)
     return folder
 
 
-def test_the_first_page_is_short():
-    assert len(README.splitlines()) <= 220
+def run(command: str) -> subprocess.CompletedProcess:
+    return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
 
 
-def test_every_file_that_it_links_to_is_there():
-    targets = [target for target in re.findall(r"\]\(([^)#]+)", README) if "://" not in target]
-    assert targets
-    assert [target for target in targets if not (PROJECT / target).exists()] == []
+def test_linked_files_exist():
+    for file in PROJECT.glob("**/README.md"):
+        if ".venv" not in file.parts:
+            targets = re.findall(r"\]\(([^)#:]+)\)", file.read_text())
+            assert [target for target in targets if not (file.parent / target).exists()] == []
 
 
-def test_the_rubric_that_it_shows_is_understood(checkout):
-    (block,) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
-    (checkout / "rubrics" / "shown.json").write_text(block)
-    words = [sys.executable, "DockerfileEvaluator.py", "--check", "--repo", "shown"]
-    done = subprocess.run(words, stdout=subprocess.PIPE)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"rubrics/shown.json: 2 tests, 3 points")
-
-
-@pytest.mark.long("eight evaluations, one after another")
-def test_the_loop_for_a_shell_can_be_started_again(fake, checkout):
-    (loop,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    first = subprocess.run(["sh", "-c", loop], stdout=subprocess.PIPE)
-    dockerfiles = sorted(file.name for file in (checkout / "artifacts").glob("*.dockerfile"))
-    assert sorted(file.stem for file in (checkout / "reports").glob("*.json")) == dockerfiles
-    assert first.stdout.count(b"building ") == len(dockerfiles)
-    assert len(fake.calls("build")) == len(dockerfiles)
-    second = subprocess.run(["sh", "-c", loop], stdout=subprocess.PIPE)
-    assert second.stdout.count(b"nothing is run") == len(dockerfiles)
-    assert len(fake.calls("build")) == len(dockerfiles)
-
-
-def test_the_job_for_github_actions_writes_both_reports(fake, checkout):
-    (command,) = re.findall(r"- run: (python3 .*)", README)
-    subprocess.run(["sh", "-c", command], stdout=subprocess.DEVNULL)
-    assert json.loads((checkout / "reports" / "example.json").read_text())["repo"] == "example"
-    assert (checkout / "reports" / "example.xml").read_text().startswith("<?xml")
-
-
-def test_its_commands_name_flags_that_exist():
-    for command in COMMANDS:
-        program = command.split()[1] if command.startswith("python3 ") else command.split()[0]
-        assert (PROJECT / program).exists()
-        if program.endswith(".py"):
-            helps = subprocess.run(
-                [sys.executable, program, "--help"], cwd=str(PROJECT), stdout=subprocess.PIPE
-            )
-            for flag in re.findall(r"--[a-z-]+", command):
-                assert flag.encode() in helps.stdout, (command, flag)
-
-
-TREE, BOARD = (next(it for it in COMMANDS if name in it) for name in ("evaluate_all.py", "leaderboard.py"))
-
-
-def scores(text):
-    """Return the score of each model: what stands first in a line, where it stands first."""
-    return dict(reversed(re.findall(r"^ *(atlas|birch) +([\d.]+%)", text, re.MULTILINE)))
-
-
-def test_the_tree_is_found_by_its_command_alone(checkout):
-    """No usual layout takes it for somebody's own Dockerfiles."""
-    done = subprocess.run([*shlex.split(TREE), "--list"], stdout=subprocess.PIPE)
-    assert done.stdout.startswith(b"atlas: 3 Dockerfiles, 0 of them resumed\nbirch: 3 Dockerfiles, 0 of")
-    for layout in ("{model}/{repo}.dockerfile", "{model}/{repo}/Dockerfile", "{repo}/{model}/Dockerfile"):
-        words = [sys.executable, "artifacts/evaluate_all.py", "--list", "--layout", layout]
-        assert b"no Dockerfile matches" in subprocess.run(words, stderr=subprocess.PIPE).stderr
-
-
-def test_from_nothing_to_a_board_by_its_commands_as_they_stand(networked_engine, engine, legacy, checkout):
-    before = census()
-    git = ["git", "-c", "user.name=x", "-c", "user.email=x", "-c", "commit.gpgsign=false"]
-    subprocess.run("git init -q . && git add -A", shell=True, check=True)
-    subprocess.run([*git, "commit", "-qm", "x"], check=True)
-    done = subprocess.run(["sh", "-c", TREE], stdout=subprocess.PIPE)
-    said = done.stdout.decode()
-    assert done.returncode == 0, said
-    assert "evaluated 6, resumed 0, repeated 1, builds failed 1, left out 0, without a result 0\n" in README
-    assert "evaluated 6, resumed 0, repeated 1, builds failed 1, left out 0, without a result 0\n" in said
-    assert "birch/ledger: build failed: E: Unable to locate package json-query (" in said
-    board = subprocess.run(["sh", "-c", BOARD], stdout=subprocess.PIPE, check=True).stdout.decode()
-    shown = scores(README)
-    assert sorted(shown) == ["atlas", "birch"]
-    assert scores(README[README.index("## Compare models") :]) == scores(said) == scores(board) == shown
-    assert subprocess.run(["git", "status", "--short"], stdout=subprocess.PIPE).stdout == b""
-    after = census()
-    assert [after[name] for name in ("containers", "tags")] == [
-        before[name] for name in ("containers", "tags")
+def test_readmes_stay_short():
+    sizes = [
+        len(file.read_text().splitlines()) for file in [PROJECT / "README.md", *PROJECT.glob("*/README.md")]
     ]
+    assert (sizes[0] <= 150, sum(sizes) <= 450) == (True, True), sizes
+
+
+def test_every_option_is_documented_once():
+    text = subprocess.run(
+        [sys.executable, str(PROJECT / "DockerfileEvaluator.py"), "--help"], stdout=subprocess.PIPE, text=True
+    ).stdout
+    options = set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE))
+    table = README[README.index("## Options") : README.index("Exit codes:")]
+    documented = [
+        flag for row in table.splitlines() for flag in re.findall(r"`(--[a-z-]+)[ `]", row.split(" | ")[0])
+    ]
+    documented.append("--version")  # beside --check
+    assert sorted(documented) == sorted(options)
+
+
+def test_rubric_of_the_readme_is_valid(checkout):
+    (checkout / "rubrics" / "shown.json").write_text(re.findall(r"```json\n(.*?)```", README, re.DOTALL)[0])
+    done = run(f"{shlex.quote(sys.executable)} DockerfileEvaluator.py --check --repo shown")
+    assert (done.returncode, done.stdout) == (0, "2 tests, valid\n")
+
+
+@pytest.mark.long
+def test_shell_loop_can_be_started_again(fake, checkout):
+    run(LOOP)
+    count = len(list((checkout / "artifacts").glob("example*.dockerfile")))
+    assert len(list((checkout / "reports").glob("*.json"))) == fake.count("build") == count
+    assert run(LOOP).stdout.count("resumed: ") == count
+    assert fake.count("build") == count
+
+
+def test_ci_step_writes_junit_and_summary(fake, checkout, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(checkout / "summary.md"))
+    (step,) = re.findall(r"- run: (python3 .*)", README)
+    run(step)
+    assert (checkout / "reports" / "example.xml").read_text().startswith("<?xml")
+    assert "| status | test |" in (checkout / "summary.md").read_text()
+
+
+@pytest.mark.usefixtures("networked_engine", "legacy")
+def test_quick_start_scores_the_example_in_full(checkout):
+    done = run(EVALUATE)
+    assert (done.returncode, done.stdout.splitlines()[-2:]) == (
+        0,
+        ["10 of 10 tests passed, score 23 of 23 (100.0%)", "report: reports/example.json"],
+    )
+    done = run(f"{shlex.quote(sys.executable)} example_usage.py")
+    assert (done.returncode, done.stdout.splitlines()[-1].split()) == (0, ["score", "23", "of", "23"])
+
+
+@pytest.mark.usefixtures("networked_engine", "legacy")
+def test_tree_and_board(checkout):
+    done = run(TREE)
+    assert done.returncode == 0, done.stdout
+    reports = {
+        file.parent.name + "/" + file.stem: json.loads(file.read_text())
+        for file in checkout.glob("reports/tree/*/*.json")
+    }
+    totals = {name: report["summary"]["total_score"] for name, report in reports.items()}
+    assert totals == {
+        "atlas/ledger": 9,
+        "atlas/slug": 9,
+        "atlas/stock": 9,
+        "birch/ledger": 0,
+        "birch/slug": 5,
+        "birch/stock": 3,
+    }
+    board = run(BOARD)
+    assert (board.returncode, "100.0%" in board.stdout, "29.6%" in board.stdout) == (0, True, True)
+    assert (checkout / "reports" / "board.html").stat().st_size

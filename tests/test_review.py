@@ -1,284 +1,295 @@
-"""Is a rubric any good: the command line, and what rubrics/README.md says of it."""
+"""rubrics/review.py: the lint rules as a table, measuring on an engine, the command line, its README."""
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 
 import pytest
-from conftest import PROJECT, STARTED_IN, called
-from engine import census
-from reviews import LOOK, PROGRAM, command, names, review
+from conftest import PROJECT, called, load_program
+from engine import wait_for
 
-import DockerfileEvaluator as de
-
+PROGRAM = PROJECT / "rubrics" / "review.py"
 README = (PROJECT / "rubrics" / "README.md").read_text()
-SHIPPED = sorted((PROJECT / "rubrics").glob("*.json"))
+review = load_program(PROGRAM)
+FILE = {"type": "files_exist", "params": {"paths": ["x"]}}
 
 
-pytest_plugins = ["reviews"]
+def command(text, **params):
+    kind = "output_contains" if "contains" in params else "run_command"
+    return {"type": kind, "params": {"command": text, **params}}
 
 
-# The command line
+names = lambda *texts: {"type": "commands_exist", "params": {"names": texts}}  # noqa: E731
+paths = lambda *texts: {"type": "files_exist", "params": {"paths": texts}}  # noqa: E731
+prints = lambda *texts: command("app", contains=texts)  # noqa: E731
+variable = lambda name: {"type": "envvar_set", "params": {"name": name}}  # noqa: E731
+
+# For each rule: tests that it warns about, and tests that it must not warn about. A text is a command.
+CASES = {
+    "no-syntax": (["if true; then echo ok", "echo 'never closed", "a && ", "(a; true", "a | | b"],
+        ["if true; then make; fi", "echo '('", command("a=(1 2", shell="/bin/bash")]),
+    "cannot-fail": (["nosuch || true", "nosuch; true", "nosuch || :", "nosuch && b || true", "nosuch || true >/dev/null 2>&1",
+         "nosuch || true # why", "nosuch\ntrue\n", "nosuch; exit 0", "nosuch || b || echo 'no || thing'", "nosuch 2>&1 &",
+         "echo hello", "nosuch; rm -rf /nosuch/a", "sleep 9 & kill $! || true", command("a", exit_code="any")],
+        ["nosuch", "nosuch || false", "nosuch &&\necho ok", "nosuch || true && nosuch", "nosuch -c 'a || true'",
+         "nosuch || { echo no; exit 1; }", "nosuch && (nosuch || true)", "set -e; nosuch; true", "nosuch # || true",
+         "nosuch || exit 1; echo done", "nosuch || exit 1; sleep 1 &", "! true", "true >/nosuch/x", "exec nosuch || true",
+         ". /nosuch/x && nosuch || echo no", "A=1 . /nosuch; true", "trap 'exit 3' EXIT; nosuch; true", "kill $$; true",
+         ": >/nosuch/x; true", 'echo "${NOSUCH:?}"', "nosuch || echo $((1 / 0))", "cat <<END | nosuch\nx || true\nEND",
+         "if nosuch; then true; else false; fi", 'test -n "$(nosuch || true)"', "nosuch || echo x >/nosuch/y",
+         command("echo $NOSUCH", contains=["UTF-8"]), command("a || true", exit_code="any", contains=["17.0"])]),
+    "hidden-status": (["app --help | head -n 5", "find . -name '*.js' | wc -l", "app 2>&1 | tail -1 2>/dev/null", "app | sort | uniq",
+         "cd x && app | cat", "app | tee -a log", "(app | head -5) || (b | head -5)", "app |\n  head", "set -e; app | wc -l"],
+        ["app | grep -q x", "app | head -1 | grep x", "app | tee log && grep ok log", "! app | head", "app | head.sh",
+         "app | head -n 5 FILE", "echo x | tee file", "app '| head'", "app || head file", 'test "$(app | wc -l)" -gt 0',
+         "bash -o pipefail -c 'app | head'", "app; cat log", command("app | head", exit_code="any", contains=["17.0"])]),
+    "never-ends": (["python3 -m http.server", "cd app && python -m uvicorn app:app --host 0.0.0.0", "PORT=1 flask --app x run",
+         "make; gunicorn app:app", "tail -f log", "sleep infinity", "python manage.py runserver"],
+        ["flask run & curl localhost", "timeout 5 flask run", "uvicorn --version", "gunicorn --check-config app", "flask run-x",
+         "redis-server --daemonize yes && redis-cli ping", "flask run || make", "tail -f log | grep -m1 x", "test -f tail -f",
+         "if test -f x; then sleep infinity; fi", "pytest -k 'flask run'"]),
+    "bash-only": (["[[ -f x ]]", "if [[ -f x ]]; then make; fi", "source x && make", "A=1 source x", "make &>log", '[ "$A" == b ]'],
+        ["[ -f x ] && test x", "bash -c 'source x && [[ -f y ]]'", "./source x", "make source x", "make >/dev/null 2>&1",
+         "cat <<END | bash\nsource y\nEND", command("[[ -f x ]]", shell="/bin/bash")]),
+    "shell-function": ([names("nvm"), names("sdk"), "nvm use 20 && node -v", "command -v nvm", "cd x && conda activate y && python -c 1",
+         "source ~/.bashrc", ". /root/.profile"],
+        [names("node", "conda"), "bash -ic 'nvm use 20'", ". ~/.nvm/nvm.sh && nvm use 20", "conda run -n x python",
+         '[ -s "$NVM_DIR/nvm.sh" ] && \\. "$NVM_DIR/nvm.sh"; nvm use 20', "command -v nvm || test -d /root/.nvm",
+         'eval "$(conda shell.posix hook)"; conda activate x', ". ~/.bashrc && make", "sdk/bin/x"]),
+    "carriage-return": (["make\r\n", "if make; then\r\n true; fi", paths("bin/x\r"), command("make\r", shell="/bin/bash")],
+        ["make\n", "printf 'a\r\n' | app", prints("HTTP/1.1 200 OK\r\n")]),
+    "short-needle": ([prints("17.0.", "8"), {"type": "file_contains", "params": {"path": "x", "contains": ["22"]}}],
+        [prints("1.8"), prints("成功"), command("app {a}", contains=["{a}"], draw={"a": [1, 10**7]})]),
+    "literal-needle": ([prints("v5.*"), prints(r"v5\.3"), prints("v[0-9]"), prints(r"\d+ passed")],
+        [prints("v5.36", "^this", "[x]", "a*b"), prints("import java.util.*;"), prints(r"\documentclass{x}")]),
+    "literal-name": ([names("perl", "perl -v")], [names("perl", "g++")]),
+    "literal-path": ([paths("x", "$H/x"), paths("src/*.py"), paths("~/x")], [paths("a~b", "/x y", "[z]", "A$B.class")]),
+    "set-by-docker": ([variable("PATH"), variable("HOME"), variable("HOSTNAME")], [variable("JAVA_HOME")]),
+    "no-points": ([{**FILE, "score": 0}], [{**FILE, "score": 0.1}]),
+    "short-timeout": ([{**FILE, "timeout": 0.5}, {**FILE, "timeout": 1e-6}], [{**FILE, "timeout": 1}]),
+    "unresolvable": ([{**FILE, "requires": ["jaav"]}], [FILE]),
+}  # fmt: skip
 
 
-def run(*words):
-    return called(review.main, *words)
+@pytest.fixture
+def write(tmp_path):
+    """Write a rubric; return its path."""
+
+    def run(*tests, name="rubric.json"):
+        items = [command(test) if isinstance(test, str) else test for test in tests]
+        (tmp_path / name).write_text(json.dumps({"repo": "r", "tests": items}))
+        return str(tmp_path / name)
+
+    return run
 
 
-def test_a_line_for_each_warning_a_summary_for_each_rubric_and_the_sum(write):
-    good = write(LOOK, {**LOOK, "score": 2.5}, name="good.json")
-    bad = write(command("make || true"), command("make | tail -1"), {**LOOK, "score": 0}, name="bad.json")
-    expected = (
-        f"{good}: 2 tests, 3.5 points, 0 warnings\n"
-        f"warning: {bad}: cannot-fail: tests[0].params.command 'run_command_1': ends in '|| true': the exit code "
-        "is always 0, so this passes on any image; leave the ending out\n"
-        f"warning: {bad}: hidden-status: tests[1].params.command 'run_command_2': the exit code is that of "
-        "'| tail -1', so 'make' may fail unseen; leave that out (a report keeps output short), or end in a test "
-        "of what it prints\n"
-        f"warning: {bad}: no-points: tests[2].score 'files_exist_3': 0: whether it passes changes no score\n"
-        f"{bad}: 3 tests, 2 points, 3 warnings\n"
-    )
-    last = "2 rubrics: 5 tests, 5.5 points, 3 warnings (1 cannot-fail, 1 hidden-status, 1 no-points)\n"
-    assert run(good, bad) == (0, expected + last, "")
-    assert run(good, bad, "--strict") == (1, expected + last, f"strict: {bad}: 3 warnings\n")
-    assert run(good, "--strict") == (0, f"{good}: 2 tests, 3.5 points, 0 warnings\n", "")
-
-
-def test_a_rubric_that_the_evaluator_refuses_is_named_and_the_others_are_read(write, tmp_path):
-    good, bad, missing = write(LOOK), tmp_path / "bad.json", tmp_path / "missing.json"
-    bad.write_text(json.dumps({"tests": [{"type": "files_exist", "params": {"path": ["x"]}}]}))
-    code, out, err = run(bad, missing, good)
-    assert code == 1
-    assert out == f"{good}: 1 test, 1 point, 0 warnings\n3 rubrics: 1 test, 1 point, 0 warnings, 2 refused\n"
-    assert f"error: {bad}: tests[0].params: unknown key 'path' (did you mean 'paths'?)\n" in err
-    assert f"error: {missing}: no such rubric" in err
+@pytest.fixture
+def rules(write):
+    """Return the rules that warn about a test."""
+    return lambda test: [warning["name"] for warning in review.lint(review.de.load_rubric(write(test)))]
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("rule", "test", "warns"),
+    [(rule, test, at == 0) for rule, lists in CASES.items() for at in (0, 1) for test in lists[at]],
+)
+def test_rule(rules, rule, test, warns):
+    assert rules(test).count(rule) == warns
+    if rule == "cannot-fail" and isinstance(test, str):  # what the rule says must be true
+        done = subprocess.run(["sh", "-c", test], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        assert (done.returncode == 0) == warns
+
+
+@pytest.mark.parametrize("text", ["a|", "a;", "$(a ", '"$(', "A= ", "\n", " && ", "$'", "cd ", ">a "])
+def test_long_command_takes_no_time(write, tmp_path, text):
+    rubric = review.de.load_rubric(write(text * (20_000 // len(text)) + "x"))
+    before = sum(os.times()[:4])
+    list(review.lint(rubric))
+    review.write_faked(str(tmp_path), rubric.tests)
+    assert sum(os.times()[:4]) - before < 5
+
+
+# Command line
+
+
+def test_lint_output(write):
+    good, bad = write(FILE, {**FILE, "score": 2.5}, name="good.json"), write("make || true", name="bad.json")
+    expected = (
+        f"{good}: 2 tests, 3.5 points, 0 warnings\n"
+        f"warning: {bad}: cannot-fail: tests[0] 'run_command_1': ends in '|| true', so the exit code is always 0; "
+        'leave it out ("exit_code": "any" lets strings decide)\n'
+        f"{bad}: 1 test, 1 point, 1 warning\n"
+    )
+    assert called(review.main, good, bad) == (0, expected, "")
+    assert called(review.main, good, bad, "--strict") == (1, expected, f"strict: {bad}: 1 warning\n")
+
+
+def test_invalid_rubrics_are_named_and_others_are_read(write, tmp_path):
+    good, bad = write(FILE, name="good.json"), write(variable("a b"), name="bad.json")
+    code, out, err = called(review.main, bad, "missing", good, "--json", tmp_path / "out.json")
+    assert (code, out) == (1, f"{good}: 1 test, 1 point, 0 warnings\n")
+    assert [line.split("tests")[0] for line in err.splitlines()][:-1] == [f"error: {bad}: "]
+    reviews = json.loads((tmp_path / "out.json").read_text())["rubrics"]
+    assert [bool(one["error"]) for one in reviews] == [True, True, False]
+
+
+def test_text_of_a_rubric_cannot_steer_the_screen(write):
+    code, out, _ = called(review.main, write({**command("a '\x1b[2J' || true"), "id": "\x1b]0;x"}))
+    assert (code, "\x1b" in out) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
     [
         ([], "the following arguments are required: RUBRIC"),
-        (["x", "--context", "."], "--context needs --base IMAGE"),
-        (["x", "--solution", "f"], "--solution needs --base IMAGE"),
-        (["x", "--repeat", "2"], "--repeat needs --base IMAGE"),
-        (["x", "--base", "b", "--repeat", "2"], "need --solution DOCKERFILE"),
-        (
-            ["x", "--base", "b", "--solution", "f", "--repeat", "0"],
-            "--repeat: expected a whole number of at least 1",
-        ),
-        (
-            ["x", "y", "--base", "b", "--context", "."],
-            "--context: several rubrics need the word {repo} in it, for the name of each",
-        ),
-        (["x", "y", "--base", "b", "--solution", "f"], "--solution: several rubrics need the word {repo}"),
-        (["x", "--engine", "ssh://lab"], "--engine needs --base IMAGE"),
-        (["x", "--run-option=--memory=1g"], "--run-option needs --base IMAGE"),
-        (["x", "--base", "b", "--run-option=--name=x"], "'--name=x': --name is refused"),
-        (["x", "--base", "b", "--build-option=x"], "'x': expected one word that begins with '-'"),
-        (["x", "--base", "b", "--wait", "-1"], "--wait: expected a number of seconds"),
-        (["x", "--base", "b\nRUN y"], "expected one word"),
-        (["x", "--base", "b", "--workdir", "/x\nRUN y"], "expected one word"),
+        (["x", "--context", "."], "measuring needs --base IMAGE"),
+        (["x", "--base", "b", "--repeat", "0"], "expected --repeat of at least 1"),
+        (["x", "--base", "b\nRUN y"], "--base without blanks"),
+        (["x", "--base", "b", "--solution", "missing"], "missing: not found"),
+        (["x", "y", "--base", "b", "--context", "."], "without the {repo} that several rubrics need"),
+        (["x", "--json", "./x"], "--json would overwrite the rubric ./x"),
     ],
 )
-def test_wrong_usage(words, says):
-    code, out, err = run(*words)
+def test_usage_error(words, message):
+    code, out, err = called(review.main, *words)
     assert (code, out) == (2, "")
-    assert says in err.replace("\n", " ")
+    assert message in err.replace("\n", " ")
 
 
-def test_what_is_to_be_read_is_not_overwritten(write, tmp_path):
-    rubric = write(LOOK)
-    before = (tmp_path / "rubric.json").read_text()
-    code, _, err = run(rubric, "--output", rubric)
-    assert (code, "would be overwritten" in err) == (1, True)
-    assert (tmp_path / "rubric.json").read_text() == before
-    out = tmp_path / "out"
-    code, _, err = run(rubric, "--output", out, "--markdown", out)
-    assert (code, "are the same file" in err) == (1, True)
-    code, _, err = run(rubric, "--output", tmp_path)
-    assert (code, "Traceback" in err) == (1, False)
-    assert "error: " in err
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_cleans_up(fake, write, tmp_path, number, code):
+    words = [sys.executable, str(PROGRAM), write("sleep 600"), "--base", "x"]
+    program = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: any("sleep 600" in words for words in fake.calls("run")))
+    program.send_signal(number)
+    out, err = program.communicate(timeout=60)
+    assert (program.returncode, out, err.decode().splitlines()[-1]) == (code, b"", "error: interrupted")
+    assert (fake.left(), list((tmp_path / "tmp").glob("rubric-review-*"))) == ([], [])
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_screen_that_is_full_loses_nothing(write, tmp_path, stream):
-    bad = write(command("make || true"))
-    words = [sys.executable, str(PROGRAM), bad, "--strict", "--output", str(tmp_path / "o.json")]
-    with open("/dev/full", "w") as full:
-        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: full}
-        assert subprocess.run(words, **streams).returncode == 1
-    assert len(json.loads((tmp_path / "o.json").read_text())["rubrics"][0]["warnings"]) == 1
+# Measuring
+
+PRODUCT = {"draw": {"a": [1000, 9999], "b": [1000, 9999]}, "contains": ["= {a*b}"]}
+MEASURED = [
+    {**command("""test "$(pwd)" = '/srv/$x \\y'"""), "id": "in_workdir"},
+    {**paths("README"), "id": "has_readme", "score": 2},
+    {**names("tool"), "id": "has_tool", "score": 0.5},
+    {**command("echo looking; cmake --version"), "id": "has_cmake"},
+    {**command("test -e /once", shell="/bin/sh"), "id": "passes_once", "score": 4},
+    {**command("tool {a} {b}", **PRODUCT), "id": "works", "score": 5, "requires": ["has_cmake"]},
+]
+OUTPUT = """\
+RUBRIC: 13.5 points   bare 1 (7 %)   copied 3 (22 %)   faked 8.5 (63 %)   solution 8.5 of 13.5, 2 times
+free      in_workdir   1 point     passes on the base image; ask for what has to be set up
+given     has_readme   2 points    passes once the project's files are copied
+faked     has_tool     0.5 points  passes with stubs that print the strings of the rubric
+faked     has_cmake    1 point     passes with stubs that print the strings of the rubric
+faked     passes_once  4 points    passes with stubs that print the strings of the rubric
+unsolved  has_cmake    1 point     the solution failed 2 of 2 times: exit code 127: /bin/sh: cmake: not found
+  | looking
+  | /bin/sh: cmake: not found
+flaky     passes_once  4 points    the solution failed 1 of 2 times: exit code 1: no output
+only the solution earns 5 of 13.5 points
+"""
 
 
-def test_a_report_on_stdout_follows_the_lines(write, tmp_path):
-    with open(tmp_path / "out", "w") as out:
-        words = [sys.executable, str(PROGRAM), write(LOOK), "--output", "/dev/stdout"]
-        subprocess.run(words, stdout=out, check=True)
-    first, _, rest = (tmp_path / "out").read_text().partition("\n")
-    assert first.endswith("1 test, 1 point, 0 warnings")
-    assert json.loads(rest)["rubrics"][0]["points"] == 1
+def test_measure(clean_engine, write, tmp_path, monkeypatch):
+    (tmp_path / "rubric").mkdir()
+    (tmp_path / "rubric" / "README").write_text("")
+    tool = r"RUN printf '#!/bin/sh\necho = $(($1 * $2))\n' >/bin/tool && chmod +x /bin/tool"
+    (tmp_path / "solution").write_text(f"FROM busybox:stable\nWORKDIR /srv/\\$x \\\\y\nCOPY . .\n{tool}\n")
+    real, calls = review.de.evaluate, []
+
+    def evaluate(*words, **options):  # only the first evaluation has /once
+        calls.append(words)
+        options["run_options"] = [*options.get("run_options", ()), *["--volume=/once"] * (len(calls) == 1)]
+        return real(*words, **options)
+
+    monkeypatch.setattr(review.de, "evaluate", evaluate)
+    words = [write(*MEASURED), "--base", "busybox:stable", "--context", tmp_path / "{repo}", "--repeat", "2"]
+    words += ["--solution", tmp_path / "solution", "--strict", "--json", tmp_path / "out.json"]
+    code, out, err = called(review.main, *words)
+    assert (code, out) == (1, OUTPUT.replace("RUBRIC", words[0]))
+    strict = [line.split(": ")[-1] for line in err.splitlines() if line.startswith("strict: ")]
+    assert strict == ["the faked image gets more than 50 % of the points", "1 unsolved", "1 flaky"]
+    measured = json.loads((tmp_path / "out.json").read_text())["rubrics"][0]["measured"]
+    assert measured["images"]["copied"] == {"points": 3, "times": 1, "passed": ["in_workdir", "has_readme"]}
 
 
-def test_text_of_a_rubric_cannot_steer_the_screen_or_the_table(write, tmp_path):
-    evil = "\x1b[2J::error::|`<b>\n"
-    rubric = write({**command(f"make '{evil}' | head", contains=["\x1b"]), "id": evil})
-    table = tmp_path / "table.md"
-    code, out, err = run(rubric, "--markdown", table)
-    assert (code, err) == (0, "")
-    assert "\x1b" not in out + table.read_text()
-    rows = table.read_text().splitlines()
-    assert all(row == "" or (row.startswith("|") and row.endswith("|")) for row in rows)
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows[3:]} == {6, 0} - {0} | (
-        {0} if "" in rows[3:] else set()
-    )
-    assert "<b>" not in table.read_text()
+@pytest.mark.parametrize(("points", "images"), [(4, ["bare", "copied", "faked"]), (10, ["copied"]), (12, [])])
+def test_strict_limits_the_shares(points, images):
+    results = {name: {"points": points} for name, points in (("bare", 1), ("copied", 4), ("faked", 5))}
+    result = {"points": points, "warnings": [], "measured": {"images": results, "problems": []}}
+    assert [text.split()[1] for text in review.objections(result)] == images
 
 
-# What the README says
+FAKED = [
+    names("make", "./gradlew", "g++"), variable("JAVA_HOME"), variable("dotted.name"), paths("src/main.c", "/opt/x y/z", "-x"),
+    {"type": "dirs_exist", "params": {"paths": ["src", "/opt", "tests/"]}},
+    {"type": "file_contains", "params": {"path": "src/it's", "contains": ['it\'s "$x" \\n', "a\nb"], "match": "all"}},
+    command("java -version", contains=['"17.', "it's"], match="all"), "cd build && ./tool --check && test -f log/out",
+    '"$JAVA_HOME/bin/java" -version && [ -d docs ] && test -s config.ini && /opt/venv/bin/python -c x',
+    "make test 2>&1 | jq -e .nosuch", "echo >x.cpp && g++ -o /tmp/x x.cpp && /tmp/x", "bash -lc 'source nvm.sh; node'",
+    "test ! -e /sys/class/net/eth0",
+]  # fmt: skip
+HELD = [command("tool {a} {b}", **PRODUCT), command("java x", exit_code=3), "test $(x -s) -gt 5", paths("/proc/1/x")]  # fmt: skip
 
 
-SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL))
-READ, MEASURE = (
-    re.search(
-        r"^    (python3 (?:.*\\\n)*.*)\n\n```\n(.*?)```", SECTIONS[title], re.MULTILINE | re.DOTALL
-    ).groups()
-    for title in ("Read it", "Measure it")
-)
-PAIRS = [file.stem for file in SHIPPED]
+@pytest.mark.parametrize("builder", ["legacy", "buildkit"])
+def test_faked_image(request, clean_engine, write, tmp_path, builder):
+    request.getfixturevalue(builder)
+    base = {"legacy": "debian:bookworm-slim", "buildkit": "busybox:stable"}[builder]
+    code, out, _ = called(review.main, write(*FAKED, *HELD), "--base", base, "--json", tmp_path / "out.json")
+    end = "not measured: copied (no --context)\nnot measured: solution (no --solution)\n"
+    assert (code, out[-len(end) :]) == (0, end)
+    images = json.loads((tmp_path / "out.json").read_text())["rubrics"][0]["measured"]["images"]
+    assert [int(name.split("_")[-1]) for name in images["faked"]["passed"]] == list(range(1, len(FAKED) + 1))
 
 
-def rows(title, columns):
-    """Return the cells of the rows of a section's table."""
-    found = []
-    for line in SECTIONS[title].splitlines():
-        cells = [cell.strip(" ").replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == columns and cells[0].startswith("`"):
-            found.append([cell.strip("`") for cell in cells])
-    return found
+def test_image_without_a_shell_is_an_error(clean_engine, write):
+    code, _, err = called(review.main, write(FILE), "--base", "scratch")
+    assert (code, "bare: not measured: the container could not be started" in err) == (1, True)
 
 
-def test_the_readmes_example_of_each_type_raises_no_warning(found):
-    table = rows("Write it", 3)
-    assert sorted(kind for kind, _, _ in table) == sorted(de.CHECKS)
-    for kind, _, example in table:
-        assert json.loads(example)["type"] == kind
-        assert found(json.loads(example)) == []
+# rubrics/README.md
+
+COMMANDS = dict(re.findall(r"^    (python3 \S+review(?:.*\\\n)*.*)\n\n```\n([^`]*)```", README, re.MULTILINE))
+LINT, MEASURE = sorted(COMMANDS, key=len)
 
 
-HOLDERS = {
-    "short-needle": lambda value: command("a", contains=[value]),
-    "literal-needle": lambda value: command("a", contains=[value]),
-    "literal-name": lambda value: {"type": "command_exists", "params": {"name": value}},
-    "literal-path": lambda value: {"type": "files_exist", "params": {"paths": [value]}},
-    "set-by-docker": lambda value: {"type": "envvar_set", "params": {"name": value}},
-    "unresolvable": lambda value: {**LOOK, "requires": json.loads(value)},
-    "short-timeout": lambda value: {**LOOK, "timeout": json.loads(value)},
-    "no-points": lambda value: {**LOOK, "score": json.loads(value)},
-}
-WARNINGS = {name: (bad, good) for name, _, bad, good in rows("Read it", 4)}
+def shell(line):
+    words = ["sh", "-c", line.replace("python3", shlex.quote(sys.executable), 1)]
+    return subprocess.run(words, cwd=str(PROJECT), stdout=subprocess.PIPE, timeout=800).stdout.decode()
 
 
-def test_the_readme_explains_every_warning():
-    used = {name for name, *_ in review.RULES} | {"cannot-fail", "hidden-status", "no-repo"}
-    assert set(WARNINGS) == used
-    assert len(used) == 16
+HOLDERS = {"short-needle": prints, "literal-needle": prints, "literal-name": names, "literal-path": paths}
+ROWS = re.findall(r"^\| `([a-z-]+)` \| (\w*) ?`(.+?)` \| \w* ?`(.+?)` \|$", README, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", WARNINGS)
-def test_the_readmes_example_of_a_warning_raises_it_and_its_advice_does_not(found, name):
-    java = {**LOOK, "id": "java"}
-    results = []
-    for value in WARNINGS[name]:
-        if name == "no-repo":
-            results.append(names(found(java, repo=json.loads(value))))
-        else:
-            results.append(names(found(HOLDERS.get(name, command)(value), java)))
-    assert results == [[name], []]
+def test_every_rule_is_tested_and_in_the_readme():
+    assert list(CASES) == list(dict.fromkeys(name for name, *_ in review.RULES)) == [row[0] for row in ROWS]
 
 
-def test_the_readme_names_every_flag():
-    flags = {
-        word for action in review._parser()._actions for word in action.option_strings if word[:2] == "--"
-    }
-    assert flags - {"--help"} == {
-        flag for row in rows("Measure it", 2) for flag in re.findall(r"--[a-z-]+", row[0])
-    }
+@pytest.mark.parametrize(("rule", "key", "bad", "good"), [row for row in ROWS if row[0] != "unresolvable"])
+def test_readme_examples_of_rules(rules, rule, key, bad, good):
+    hold = {**HOLDERS, "set-by-docker": variable}.get(rule, command)
+    for text, expected in ((bad, [rule]), (good, [])):
+        value = text.replace("\\|", "|").replace("\\r", "\r").replace("\\n", "\n")
+        assert rules({**FILE, key: json.loads(value)} if key else hold(value)) == expected
 
 
-def sh(line, environment=None):
-    done = subprocess.run(
-        ["sh", "-c", line], cwd=str(PROJECT), capture_output=True, env=environment, timeout=3000
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+def test_readme_lint_output():
+    assert shell(LINT) == COMMANDS[LINT]
 
 
-def test_the_readmes_command_that_reads_prints_what_stands_there():
-    assert sh(READ[0].replace("python3", sys.executable, 1)) == (0, READ[1], "")
-
-
-TIMES = 3 if STARTED_IN.get("DOCKERFILE_EVALUATOR_IN_FULL") == "1" else 1
-
-
-@pytest.fixture(scope="module")
-def measured(networked_engine, buildkit_program, tmp_path_factory):
-    """Measure the worked pairs by the README's command, three at a time: exit, output, errors, JSON of each.
-
-    But in tests/run all, the solution once instead of three times: what is flaky is measured elsewhere.
-    """
-    folder = tmp_path_factory.mktemp("measured")
-    os.symlink(buildkit_program, folder / "docker")
-    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    assert " --repeat 3" in MEASURE[0]
-    line = MEASURE[0].replace("python3", sys.executable, 1).replace(" 3", f" {TIMES} --strict")
-    assert " rubrics/*.json " in line
-    before = census()
-
-    def measure(name):
-        one = line.replace(" rubrics/*.json ", f" rubrics/{name}.json ") + f" --output {folder}/{name}.json"
-        done = sh(one, {**os.environ, "PATH": path, "DOCKER_BUILDKIT": "1"})
-        return (*done, json.loads((folder / f"{name}.json").read_text())["rubrics"][0])
-
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        results = dict(zip(PAIRS, pool.map(measure, PAIRS)))
-    assert census() == before
-    return results
-
-
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_worked_pair_gives_little_for_little_and_all_for_the_work(measured, name):
-    code, _, err, data = measured[name]
-    assert code == 0, err  # by --strict at most a tenth, at most a third, nothing unsolved or flaky
-    images = data["measured"]["images"]
-    assert images["faked"]["share"] <= 1 / 3
-    assert (images["solution"]["points"], images["solution"]["times"]) == (data["points"], TIMES)
-
-
-@pytest.mark.usefixtures("engine")
-def test_the_readmes_command_that_measures_prints_what_stands_there(measured):
-    outputs, reviews = zip(*((out, data) for _, out, _, data in measured.values()))
-    assert "".join(outputs) + review.sum_of(reviews) == MEASURE[1].replace(
-        "3 times", "once" if TIMES == 1 else "3 times"
-    )
-
-
-PARAMS = [test["params"] for file in SHIPPED for test in json.loads(file.read_text())["tests"]]
-
-
-def test_the_patterns_that_hold_are_those_of_the_worked_pairs():
-    patterns = re.findall(r"```json\n(.*?)\n```", SECTIONS["Cheats"])
-    assert len(patterns) == 3
-    for pattern in patterns:
-        assert json.loads(pattern) in PARAMS
-        assert "draw" in json.loads(pattern)
-
-
-def test_shipped_rubrics_raise_no_warning():
-    assert len(SHIPPED) == 4
-    for file in SHIPPED:
-        assert review.read(str(file)).warnings == []
+@pytest.mark.usefixtures("networked_engine", "engine")
+def test_readme_measure_output():
+    lines = COMMANDS[MEASURE].replace(", 3 times", "").splitlines()
+    line = MEASURE.replace("rubrics/*.json", "rubrics/example_node.json").replace(" --repeat 3", "")
+    assert shell(line).splitlines() == lines[4:6]

@@ -1,4 +1,4 @@
-"""Rubrics: what is understood, and every fault with its exact words."""
+"""Rubrics: what is accepted, every error with its text, random numbers, and that the schema agrees."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 
 import pytest
-from cases import TRUE
-from conftest import PROJECT, assert_holds
+from cases import CASES, TRUE, output_contains, run_command
+from conftest import PROJECT, called, schema
 
 import DockerfileEvaluator as de
 
@@ -17,208 +17,261 @@ import DockerfileEvaluator as de
 def load(tmp_path):
     def read(content):
         file = tmp_path / "r.json"
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        file.write_bytes(data)
+        file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
         return de.load_rubric(str(file))
 
     return read
 
 
 @pytest.fixture
-def faults(load, tmp_path):
+def errors(load, tmp_path):
+    """Return the errors of a rubric, each without the path of the file."""
+
     def read(content):
-        with pytest.raises(de.RubricError) as caught:
+        with pytest.raises(de.EvaluationError) as caught:
             load(content)
         return [line.replace(f"{tmp_path / 'r.json'}: ", "") for line in str(caught.value).splitlines()]
 
     return read
 
 
-def test_a_whole_test_is_read(load):
-    given = {"id": "i", "timeout": 2, "score": 0.5, "requires": ["j"], "category": "c", "description": "d"}
-    rubric = load({"repo": "r", "tests": [{**TRUE, **given}, TRUE]})
+def test_all_fields_are_read(load):
+    more = {"timeout": 2, "score": 0.5, "requires": ["j"], "category": "c", "description": "d"}
+    rubric = load({"repo": "r", "run_options": ["--memory=1g"], "tests": [{**TRUE, **more, "id": "i"}, TRUE]})
     first, second = rubric.tests
-    assert_holds(first, id="i", timeout=2.0, score=0.5, requires=("j",), category="c")
-    assert_holds(second, id="run_command_2", timeout=30.0, score=1, requires=(), category=None)
-    assert rubric.repo == "r"
+    assert (rubric.repo, rubric.run_options) == ("r", ("--memory=1g",))
+    assert first[:2] + first[3:7] == ("i", "run_command", 2.0, 0.5, ("j",), "c")
+    assert second[:2] + second[3:7] == ("run_command_2", "run_command", 30.0, 1, (), None)
 
 
-def test_ids_that_are_made_up_do_not_meet_given_ones(load):
-    rubric = load({"repo": "r", "tests": [TRUE, {**TRUE, "id": "run_command_1"}]})
-    assert [test.id for test in rubric.tests] == ["run_command_1_", "run_command_1"]
+def test_generated_id_differs_from_given_ones(load):
+    tests = load({"tests": [TRUE, {**TRUE, "id": "run_command_1"}]}).tests
+    assert len({test.id for test in tests}) == 2
 
 
-def test_comments_byte_order_mark_and_a_missing_repo_are_accepted(load):
-    content = {
-        "$schema": "x",
-        "_note": 1,
-        "tests": [{**TRUE, "_why": "x", "params": {"command": "true", "_": 0}}],
-    }
-    rubric = load(b"\xef\xbb\xbf" + json.dumps(content).encode())
-    assert rubric.repo == ""
+def test_comments_and_byte_order_mark_are_accepted(load):
+    params = {"command": "true", "_": 0, "draw": None}
+    content = {"$schema": "x", "_note": 1, "tests": [{**TRUE, "_why": "x", "params": params}]}
+    assert load(b"\xef\xbb\xbf" + json.dumps(content).encode()).repo is None
 
 
-def test_every_shipped_rubric_loads():
-    files = sorted((PROJECT / "rubrics").glob("*.json"))
-    assert files
-    for file in files:
-        rubric = de.load_rubric(str(file))
-        assert rubric.tests
-        assert not de.unresolvable(rubric.tests)
-
-
-def test_the_example_shows_every_type():
-    rubric = de.load_rubric(str(PROJECT / "rubrics" / "example.json"))
-    assert {test.type for test in rubric.tests} == set(de.CHECKS)
+NULLS = dict.fromkeys(("exit_code", "shell", "draw", "match"))
+KEYS = dict.fromkeys(("id", "timeout", "score", "requires", "category", "description"))
+WITH_NULLS = {
+    "repo": None,
+    "run_options": None,
+    "tests": [{"type": "output_contains", "params": {"command": "x", "contains": ["y"], **NULLS}, **KEYS}],
+}
 
 
 @pytest.mark.parametrize(
-    ("content", "fault"),
-    [
-        (b"{", "not JSON at line 1, column 2: Expecting property name enclosed in double quotes"),
-        (b'{"repo": "r",\n "tests": [}', "not JSON at line 2, column 12: Expecting value"),
-        (b"\xff", "not UTF-8 at byte 1"),
-        (b"[" * 100_000, "not usable JSON: nested too deeply"),
-        ([], "expected an object, found an empty list"),
-        ({"repo": "r"}, "tests: missing; expected a list of tests that is not empty"),
-        (
-            {"repo": "r", "tests": []},
-            "tests: expected a list of tests that is not empty, found an empty list",
-        ),
-        ({"repo": "r", "tests": {}}, "tests: expected a list of tests that is not empty, found an object"),
-        ({"repo": 3, "tests": [TRUE]}, "repo: expected a string that is not empty, found 3"),
-        ({"repo": "r", "test": [], "tests": [TRUE]}, "unknown key 'test' (did you mean 'tests'?)"),
-        ({"repo": "r", "tests": [3]}, "tests[0]: expected an object, found 3"),
-        (b'{"tests": [{"type": "x", "type": "x"}]}', "tests[0]: key 'type' is given twice"),
-    ],
+    "content", [WITH_NULLS, {"tests": [output_contains("x", "y")]}], ids=["null", "absent"]
 )
-def test_faults_of_the_file(faults, content, fault):
-    assert fault in faults(content)
+def test_null_means_absent_for_optional_keys(load, content):
+    rubric = load(content)
+    (test,) = rubric.tests
+    assert test[:2] + test[3:7] == ("output_contains_1", "output_contains", 30.0, 1, (), None)
+    assert (rubric.repo, rubric.run_options, test.check.shell) == (None, (), "/bin/sh")
+    schema("rubric").validate(content)
 
 
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        (
-            {"type": "files_exists"},
-            "tests[0].type: unknown test type 'files_exists' (did you mean 'files_exist'?)",
-        ),
-        ({"type": ""}, "tests[0].type: expected a string that is not empty, found an empty string"),
-        ({"params": None}, "tests[0].params: expected an object, found null"),
-        ({"id": 5}, "tests[0].id: expected a string that is not empty, found 5"),
-        ({"timeout": 0}, "tests[0].timeout: expected a number of seconds over 0, found 0"),
-        ({"timeout": True}, "tests[0].timeout: expected a number of seconds over 0, found true"),
-        ({"timeout": "5"}, "tests[0].timeout: expected a number of seconds over 0, found the string '5'"),
-        ({"timeout": math.nan}, "tests[0].timeout: expected a number of seconds over 0, found NaN"),
-        ({"timeout": math.inf}, "tests[0].timeout: expected a number of seconds over 0, found Infinity"),
-        (
-            {"timeout": 10**400},
-            "tests[0].timeout: expected a number of seconds over 0, found 100000000000000000000000000000000000000…",
-        ),
-        ({"score": -1}, "tests[0].score: expected a number of at least 0, found -1"),
-        ({"requires": "x"}, "tests[0].requires: expected a list of ids, found the string 'x'"),
-        ({"requires": [1]}, "tests[0].requires[0]: expected a string that is not empty, found 1"),
-        ({"category": []}, "tests[0].category: expected a string that is not empty, found an empty list"),
-        (
-            {"depends": []},
-            "tests[0]: unknown key 'depends' (known: category, description, id, params, requires, score, timeout, type)",
-        ),
-        ({"time_out": 5}, "tests[0]: unknown key 'time_out' (did you mean 'timeout'?)"),
-    ],
-)
-def test_faults_of_a_test(faults, change, fault):
-    assert faults({"repo": "r", "tests": [{**TRUE, **change}]}) == [fault]
+def changed(**change):
+    return {"tests": [{**TRUE, **change}]}
 
 
-@pytest.mark.parametrize(
-    ("kind", "params", "fault"),
-    [
-        ("command_exists", {}, "name: missing; expected a string that is not empty"),
-        ("command_exists", {"name": 1}, "name: expected a string that is not empty, found 1"),
-        ("command_exists", {"name": "a\0b"}, "name: a NUL character cannot be handed to a program"),
-        ("command_exists", {"name": "a\ud800"}, "name: a lone surrogate (character 2) is not text"),
-        ("command_exists", {"name": "a" * 131072}, "name: longer than 131071 bytes"),
-        (
-            "commands_exist",
-            {"names": "java"},
-            "names: expected a list of strings that is not empty, found the string 'java'",
-        ),
-        (
-            "commands_exist",
-            {"names": []},
-            "names: expected a list of strings that is not empty, found an empty list",
-        ),
-        (
-            "commands_exist",
-            {"names": ["a", ""]},
-            "names[1]: expected a string that is not empty, found an empty string",
-        ),
-        ("commands_exist", {"names": ["a" * 100_000] * 11}, "names: longer than 1048576 bytes in total"),
-        ("envvar_set", {"name": "$HOME"}, "name: '$HOME' is not a valid variable name"),
-        ("envvar_set", {"name": "A=B"}, "name: 'A=B' is not a valid variable name"),
-        ("files_exist", {"paths": ["/x"], "path": "/x"}, "unknown key 'path' (did you mean 'paths'?)"),
-        (
-            "file_contains",
-            {"path": "x", "contains": "y"},
-            "contains: expected a list of strings that is not empty, found the string 'y'",
-        ),
-        (
-            "file_contains",
-            {"path": "x", "contains": ["y"], "match": "every"},
-            "match: expected one of 'any', 'all', found the string 'every'",
-        ),
-        (
-            "run_command",
-            {"command": "x", "exit_code": 256},
-            "exit_code: expected a whole number from 0 to 255 or 'any', found 256",
-        ),
-        (
-            "run_command",
-            {"command": "x", "exit_code": True},
-            "exit_code: expected a whole number from 0 to 255 or 'any', found true",
-        ),
-        (
-            "run_command",
-            {"command": "x", "contains": ["y"]},
-            "unknown key 'contains' (known: command, draw, exit_code, shell)",
-        ),
-        (
-            "output_contains",
-            {"command": "x"},
-            "contains: missing; expected a list of strings that is not empty",
-        ),
-    ],
-)
-def test_faults_of_params(faults, kind, params, fault):
-    place = "tests[0].params: " if fault.startswith("unknown") else "tests[0].params."
-    assert faults({"repo": "r", "tests": [{"type": kind, "params": params}]}) == [place + fault]
+def typed(kind, **params):
+    return {"tests": [{"type": kind, "params": params}]}
 
 
-def test_all_faults_are_named_in_one_go(faults):
-    tests = [{"type": "x"}, {**TRUE, "id": "a"}, {**TRUE, "id": "a", "score": "1"}]
-    found = faults({"repo": "r", "tests": tests, "more": 1})
-    places = ["tests[0].params", "tests[0].type", "tests[2] 'a'.score", "tests[2] 'a'.id"]
-    assert [line.split(":")[0] for line in found] == [*places, "unknown key 'more' (known"]
-    assert "tests[2] 'a'.id: 'a' is the id of tests[1] too" in found
+LONG = "x" * 131072  # Linux passes 131071 bytes to a program
+T, PARAMS = "tests[0]", "tests[0].params"
+ERRORS = [
+    (b"{", "not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    (b"\xff", "not valid JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+    (b"[" * 100_000, "not valid JSON: "),
+    ({"repo": "r"}, "tests: expected a non-empty list of tests, but the key is missing"),
+    ({"tests": []}, "tests: expected a non-empty list of tests, found []"),
+    ({"repo": 3, "tests": [TRUE]}, "repo: expected a non-empty string, found 3"),
+    ({"test": [], "tests": [TRUE]}, "unknown key 'test' (did you mean 'tests'?)"),
+    (b'{"tests": [{"type": "envvar_set", "params": {"name": "x", "name": "x"}}]}', f"{PARAMS}: the key 'name' is given twice"),
+    ({"tests": [{**TRUE, "id": "a"}] * 2}, "tests: 2 tests have the id 'a'"),
+    ({"tests": [TRUE], "run_options": ["--privileged"]}, "run_options[0]: "),
+    (changed(type="files_exists"), f"{T}.type: unknown test type 'files_exists' (did you mean 'files_exist'?)"),
+    (changed(params=None), f"{PARAMS}: expected an object, found null"),
+    (changed(id=5), f"{T}.id: expected a non-empty string, found 5"),
+    (changed(timeout=0), f"{T}.timeout: expected a number over 0, found 0"),
+    (changed(timeout=True), f"{T}.timeout: expected a number over 0, found true"),
+    (changed(timeout=math.nan), f"{T}.timeout: expected a number over 0, found NaN"),
+    (changed(score=-1), f"{T}.score: expected a number of at least 0, found -1"),
+    (changed(score=math.inf), f"{T}.score: expected a number of at least 0, found Infinity"),
+    (changed(requires="x"), f'{T}.requires: expected a list of strings, found "x"'),
+    (changed(requires=[1]), f"{T}.requires[0]: expected a non-empty string, found 1"),
+    (changed(category=[]), f"{T}.category: expected a non-empty string, found []"),
+    (changed(time_out=5), f"{T}: unknown key 'time_out' (did you mean 'timeout'?)"),
+    (changed(depends=[]), f"{T}: unknown key 'depends' (known: "),
+    (typed("command_exists"), f"{PARAMS}.name: expected a non-empty string, but the key is missing"),
+    (typed("command_exists", name=LONG), f"{PARAMS}.name: expected at most 131071 bytes, found 131072"),
+    (typed("command_exists", name="ö" * 65536), f"{PARAMS}.name: expected at most 131071 bytes, found 131072"),
+    (typed("command_exists", name="a\0b"), f"{PARAMS}.name: expected text without NUL or lone surrogates, found "),
+    (typed("command_exists", name="a\ud800"), f"{PARAMS}.name: expected text without NUL or lone surrogates, found "),
+    (typed("commands_exist", names="java"), f'{PARAMS}.names: expected a non-empty list of strings, found "java"'),
+    (typed("commands_exist", names=["a", ""]), f'{PARAMS}.names[1]: expected a non-empty string, found ""'),
+    (typed("envvar_set", name="$HOME"), f'{PARAMS}.name: expected a variable name, found "$HOME"'),
+    (typed("files_exist", paths=["/x"], path="/x"), f"{PARAMS}: unknown key 'path' (did you mean 'paths'?)"),
+    (typed("file_contains", path="x", contains=["y"], match="every"), f"{PARAMS}.match: expected 'any' or 'all', found \"every\""),
+    (typed("run_command", command="x", exit_code=256), f"{PARAMS}.exit_code: expected 0 to 255 or 'any', found 256"),
+    (typed("run_command", command="x", exit_code=True), f"{PARAMS}.exit_code: expected 0 to 255 or 'any', found true"),
+    (typed("run_command", command="x", contains=["y"]), f"{PARAMS}: unknown key 'contains' (known: command, draw, exit_code, shell)"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("score", [1e308, 10**308])
-def test_scores_that_add_up_to_no_number(faults, score):
-    fault = "tests: expected scores whose sum is a finite number"
-    assert faults({"repo": "r", "tests": [{**TRUE, "score": score}] * 2}) == [fault]
+@pytest.mark.parametrize(("content", "error"), ERRORS, ids=[error[:60] for _, error in ERRORS])
+def test_error_has_path_expected_and_actual_value(errors, content, error):
+    (found,) = errors(content)
+    assert found.startswith(error)
 
 
-def test_a_rubric_that_is_not_there(tmp_path):
-    with pytest.raises(de.RubricError, match="no such rubric; name one with --rubric FILE"):
+def test_all_errors_are_reported_at_once_with_path_and_id(errors):
+    wrong = {"id": "java", "type": "files_exist", "params": {"path": "/x"}}
+    found = errors({"tests": [{"type": "x", "params": {}}, TRUE, wrong, {**TRUE, "score": "1"}], "more": 1})
+    places = ["tests[0].type", "tests[2] 'java'.params", "tests[2] 'java'.params.paths", "tests[3].score"]
+    assert sorted(error.split(":")[0] for error in found) == [*places, "unknown key 'more' (known"]
+
+
+def test_missing_rubric_is_an_error(tmp_path):
+    with pytest.raises(de.EvaluationError, match=r"none.json.*No such file"):
         de.load_rubric(str(tmp_path / "none.json"))
-    with pytest.raises(de.RubricError, match="cannot be read: Is a directory"):
-        de.load_rubric(str(tmp_path))
 
 
 REAL = sorted(Path(PROJECT, "..", "shared", "real-rubrics").glob("*.json"))
 
 
-@pytest.mark.skipif(not REAL, reason="no rubrics of users beside this checkout")
-def test_real_rubrics_are_understood():
-    for file in REAL:
-        assert de.load_rubric(str(file)).tests
+SHIPPED = sorted((PROJECT / "rubrics").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", [*SHIPPED, *REAL], ids=lambda file: file.stem)
+def test_shipped_and_real_rubrics_are_valid(file):
+    assert de.load_rubric(str(file)).tests
+    schema("rubric").validate(json.loads(file.read_text(encoding="utf-8-sig")))
+
+
+# Random numbers
+
+DRAW = {"a": [7, 7], "b": [-3, -3], "z": [0, 999_999]}
+
+
+def drawn(command, *contains, **more):
+    test = output_contains(command, *contains) if contains else run_command(command)
+    return {**test, "params": {**test["params"], "draw": {**DRAW, **more}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("{a} {b}", "7 -3"),
+        ("{a+b} {b-a} {a*b} {a-a}", "4 -10 -21 0"),
+        ("{a+1} {a-10} {a*0} {a*007}", "8 -3 0 49"),
+        ("x{a}y{a}{b} {a}} { {a}; }", "x7y7-3 7} { 7; }"),
+        ('[{"n": {a}}, {"n": [{b}]}]', '[{"n": 7}, {"n": [-3]}]'),
+        ("awk '{print $1}' ${HOME} {} {A} {x,y} $a a a} {", None),
+        ("{ run a; } {a + b} {a/b} {a+b+a} {c} {a+c} {2*a} {a,b}", None),
+        ("${a} {{a}}", None),
+    ],
+)
+def test_only_terms_of_drawn_names_are_replaced(load, text, filled):
+    check = load({"tests": [drawn(f": {{a}} {{b}} {{z}} {text}", text)]}).tests[0].check
+    assert check.command.split(" ", 4)[4] == (filled or text)
+    assert check.needles == ((filled or text).encode(),)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ([], ": expected an object of NAME: [from, to], found []"),
+        ({"z": [0, 999_998]}, ": expected at least 1000000 combinations, found 999999"),
+        ({"a": [5, 3]}, ".a: expected two integers [from, to], found [5, 3]"),
+        ({"a": [1, 2, 3]}, ".a: expected two integers [from, to], found [1, 2, 3]"),
+        ({"a": [1, 2.5]}, ".a: expected two integers [from, to], found [1, 2.5]"),
+        ({"a": [False, 9]}, ".a: expected two integers [from, to], found [false, 9]"),
+        ({"a": [0, 10**12 + 1]}, ".a: expected two integers [from, to], found [0, 1000000000001]"),
+        ({"c": [0, 9]}, ": expected names that 'command' uses, found 'c'"),
+    ],
+)
+def test_error_in_draw(errors, change, error):
+    test = drawn(": {a} {b} {z}")
+    test["params"]["draw"] = {**DRAW, **change} if change else change
+    assert f"tests[0].params.draw{error}" in errors({"tests": [test]})
+
+
+def test_numbers_are_drawn_anew_for_each_evaluation(load):
+    test = drawn("{a}{b}{z} {e}", e=[-1, 1])
+    numbers = [load({"tests": [test]}).tests[0].check.drawn for _ in range(100)]
+    assert {drawn["e"] for drawn in numbers} == {-1, 0, 1}
+    assert len({drawn["z"] for drawn in numbers}) > 50
+
+
+def test_row_has_numbers_and_params_as_given(fake, evaluate):
+    tests = [drawn("echo {a} {b} {z}", "{a} {b}"), drawn("echo {a} {b} {z}", "{a*b}"), TRUE]
+    passed, failed, plain = evaluate(["FROM x"], *tests)["test_results"]
+    assert (passed["status"], failed["status"], plain["drawn"]) == ("passed", "failed", None)
+    assert (failed["drawn"]["a"], failed["drawn"]["b"], failed["params"]) == (7, -3, tests[1]["params"])
+    assert failed["output"] == f"7 -3 {failed['drawn']['z']}\n"
+    assert "none of '-21'" in failed["message"]
+
+
+# --check
+
+
+def test_check_prints_all_errors_and_exits_with_1(rubric):
+    path = rubric({"type": "run_comand", "params": {}}, {"type": "run_command", "params": {"comand": "x"}})
+    code, _, err = called(de.main, "--check", "--rubric", path)
+    first, *others = err.splitlines()
+    text = "tests[0].type: unknown test type 'run_comand' (did you mean 'run_command'?)"
+    assert (code, first, len(others)) == (1, f"error: {path}: {text}", 2)
+
+
+@pytest.mark.parametrize(("requires", "code"), [("a", 0), ("b", 1), ("c", 1)])
+def test_check_exits_with_1_for_test_that_can_never_run(rubric, requires, code):
+    path = rubric({**TRUE, "id": "a"}, {**TRUE, "id": "b", "requires": [requires]})
+    found, out, err = called(de.main, "--check", "--rubric", path)
+    assert (found, "2 tests" in out) == (code, True)
+    assert ("'b'" in out + err) == bool(code)
+
+
+def test_check_of_default_rubric_needs_no_docker(monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setattr(de.subprocess, "Popen", None)
+    code, out, _ = called(de.main, "--check", "--repo", "example")
+    assert (code, "10 tests" in out) == (0, True)
+
+
+# The schema
+
+# What a schema cannot express.
+ONLY_READER = (
+    "the key 'name' is given twice",
+    "tests have the id",
+    "bytes, found",
+    "lone surrogates, found",
+    "not valid JSON",
+    "found NaN",
+)
+VALID = [{"type": kind, "params": case[0]} for kind, cases in CASES.items() for case in cases]
+
+
+@pytest.mark.parametrize(("content", "error"), ERRORS, ids=[error[:60] for _, error in ERRORS])
+def test_schema_rejects_what_the_reader_rejects(content, error):
+    if not any(text in error for text in ONLY_READER):
+        assert not schema("rubric").is_valid(content)
+
+
+def test_schema_accepts_what_the_reader_accepts(load):
+    content = {
+        "_": 1,
+        "run_options": ["--cpus=2", "--gpus=all"],
+        "tests": [{**test, "$c": 0} for test in VALID],
+    }
+    assert load(content).tests
+    schema("rubric").validate(content)
+    for name in ("rubric", "report"):
+        schema(name).check_schema(schema(name).schema)

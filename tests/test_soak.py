@@ -1,4 +1,4 @@
-"""A short soak: evaluations at once, interrupted at random, and nothing left (tests/soak is the long one)."""
+"""Short runs of tests/soak: interrupts at random moments leave nothing and change no verdict."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ import sys
 import pytest
 from conftest import PROJECT
 
-# podman keeps the layers of a broken build as its cache, and can be told not to.
-MORE = ["--build-option=--layers=false"] if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") else []
+# podman keeps the layers of a failed build, unless told not to
+OPTIONS = ["--build-option=--layers=false"] if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") else []
 
 
-@pytest.mark.long("six evaluations that are interrupted at random")
-@pytest.mark.usefixtures("bridge", "clean_engine")
-def test_nothing_is_left_after_random_interruptions():
-    words = [sys.executable, str(PROJECT / "tests" / "soak"), "--runs", "6", "--at-once", "4", *MORE]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=400)
+def soak(*words: str) -> None:
+    argv = [sys.executable, str(PROJECT / "tests" / "soak"), "--at-once=3", *words, *OPTIONS]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout.decode()
-    assert b"runs: 6, " in done.stdout
+
+
+@pytest.mark.long("six evaluations with interrupts")
+def test_random_interrupts_leave_nothing(bridge, clean_engine):
+    soak("--runs=6")
+
+
+@pytest.mark.private
+@pytest.mark.long("six evaluations with interrupts")
+def test_random_interrupts_and_restarts_of_engine_leave_nothing(engine):
+    soak("--runs=6", "--restart-every=3")
