@@ -187,12 +187,13 @@ def test_timeout_kills_container(fake, evaluate):
 
 def test_timeout_counts_from_the_begin_marker(fake, evaluate):
     fake.set(create_seconds=3)
-    assert outcome(evaluate(["FROM x"], run_command("true", timeout=3))) == "passed"
+    assert outcome(evaluate(["FROM x"], run_command("sleep 1", timeout=3))) == "passed"
 
 
 def test_output_in_the_pipe_is_read_before_the_timeout_counts(fake, evaluate, monkeypatch):
-    """The command ends in time, but a busy machine reads its output late."""
+    """The command ends in time, but a busy machine reads its output late, in several reads."""
     monkeypatch.setattr(de, "OUTPUT_GRACE", 60.0)
+    monkeypatch.setattr(de, "CHUNK", 40)  # below the length of a marker
     read, seen = de.os.read, []
 
     def read_late(*arguments):
@@ -206,7 +207,7 @@ def test_output_in_the_pipe_is_read_before_the_timeout_counts(fake, evaluate, mo
         return data
 
     monkeypatch.setattr(de.os, "read", read_late)
-    command = "until test -e go; do sleep 0.02; done; echo end; touch done"
+    command = "until test -e go; do sleep 0.02; done; seq 100; echo end; touch done"
     report = evaluate(["FROM x"], output_contains(command, "end", timeout=0.9))
     assert (outcome(report), len(seen)) == ("passed", 2)
 

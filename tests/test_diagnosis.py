@@ -286,6 +286,7 @@ ANSWERS = [
     ("registry.k8s.io", 'manifest for registry.k8s.io/library/x:latest not found: manifest unknown: Failed to fetch "latest"', "build"),  # [f]
     ("registry.gitlab.com", 'Head "https://registry.gitlab.com/v2/library/x/manifests/latest": denied: access forbidden', "build"),  # [f]
     ("docker.io", 'Head "https://registry-1.docker.io/v2/library/x/manifests/latest": unauthorized: incorrect username or password', "registry"),  # [f], docker/hub-feedback#676
+    ("quay.io", 'Head "https://quay.io/v2/library/x/manifests/latest": unauthorized: incorrect username or password', "registry"),  # [f]
     ("docker.io", "unauthorized: authentication required", "registry"),  # [f], docker/hub-feedback#2496
     ("ghcr.io", "denied: your authorization token has expired. Reauthenticate and try again.", "registry"),  # [t] aws/aws-cli
     ("docker.io", LIMITS, "registry"),  # [f], docker/hub-feedback#2429

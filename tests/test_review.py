@@ -222,7 +222,10 @@ def test_measure(clean_engine, write, tmp_path, monkeypatch):
     assert measured["images"]["copied"] == {"points": 3, "times": 1, "passed": ["in_workdir", "has_readme"]}
 
 
-@pytest.mark.parametrize(("points", "images"), [(4, ["bare", "copied", "faked"]), (10, ["copied"]), (12, [])])
+@pytest.mark.parametrize(
+    ("points", "images"),
+    [(4, ["bare", "copied", "faked"]), (9, ["bare", "copied", "faked"]), (10, ["copied"]), (12, [])],
+)
 def test_strict_limits_the_shares(points, images):
     results = {name: {"points": points} for name, points in (("bare", 1), ("copied", 4), ("faked", 5))}
     result = {"points": points, "warnings": [], "measured": {"images": results, "problems": []}}
