@@ -927,8 +927,8 @@ class BuildLog:
 
     @property
     def is_permanent(self) -> bool:
-        """True if a repetition would fail as well; 137 and 143 mean that the RUN was killed."""
-        if self.mentions_no_space:
+        """True if a repetition would fail as well; 137 and 143 mean that the RUN was killed from outside."""
+        if self.mentions_no_space or "unable to start container process" in self.run_output():
             return False
         if self.run_failure is not None:
             return self.run_failure not in (137, 143)
@@ -1071,15 +1071,14 @@ class Docker:
         for step, options in (("build", self.options.build_options), ("run", self.options.run_options)):
             answer = self.call(step, *options, "--help") if options else None
             if answer and answer.returncode != 0:
-                problem = next(iter(answer.stderr.strip().splitlines()), "no output")
-                raise EvaluationError(f"docker refuses the {step} options: {printable(problem)}", "usage")
+                lines = [line for line in answer.stderr.splitlines() if line and not _NOTICE.match(line)]
+                problem = printable(lines[0]) if lines else "no output"
+                raise EvaluationError(f"docker refuses the {step} options: {problem}", "usage")
 
-    def build(
-        self, log: BuildLog, tag: str, file: str, context: str, options: Words, limit: float
-    ) -> int | None:
+    def build(self, log: BuildLog, tag: str, file: str, ctx: str, options: Words, limit: float) -> int | None:
         """Build an image; fill `log`, return docker's exit code, None if it takes over `limit` seconds."""
         # BuildKit does not follow a symbolic link to the Dockerfile.
-        paths = ("--tag", tag, "--file", os.path.realpath(file), os.path.abspath(context))
+        paths = ("--tag", tag, "--file", os.path.realpath(file), os.path.abspath(ctx))
         code = self._run(("build", *with_defaults(("--force-rm",), options), *paths), limit, log.feed)
         log.close()
         return code
@@ -1211,7 +1210,7 @@ class Docker:
         names = map(_OWNED.fullmatch, os.listdir(tempfile.gettempdir()))
         locked = {match["run"] for match in names if match and match[0].endswith(".lock")}
         for run_id in sorted((owned | locked) - {self._run_id}):
-            with contextlib.suppress(OSError):  # locked: the run is alive; or no permission
+            with contextlib.suppress(OSError, ValueError):  # locked: the run is alive; or not readable
                 lock = lock_run(run_id, "r") if run_id in locked else None  # None: a run on another host
                 is_here = run_id in owned or (lock and lock.read() in ("", self._engine_id))
                 if is_here and (lock or float(run_id.partition("-")[2]) < now):
@@ -1706,12 +1705,12 @@ def matches(report: Any, dockerfile: str, repo: str, rubric: str | None = None, 
     wanted = checked(Options(dockerfile, repo, rubric, **options))
     try:
         environment, error = report["environment"], report["error"]
-        as_junit(report)  # raises if the report is not complete
+        as_junit(report), score_line(report)  # these raise if the report is not complete
         key = environment["options_key"]
         is_scored = report["repo"] == repo and (not error or error["kind"] not in NO_SCORE)
         is_same = all(environment[name] == value for name, value in input_facts(wanted).items())
         return is_scored and is_same and key == options_key(wanted, str(key).partition(":")[0])
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, ValueError):
         return False
 
 
