@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cases import TRUE, run_command
-from conftest import PIPES, PROJECT, outcome, statuses
+from conftest import PIPES, PROJECT, called, outcome, statuses
 from engine import wait_for
 
 import DockerfileEvaluator as de
@@ -127,10 +127,11 @@ def test_run_is_dead_by_its_lock_or_its_expiry(fake, evaluate, tmp_path, expires
     assert file.exists() == (lock == "held")
 
 
-def test_free_lock_file_of_a_run_that_left_nothing_is_removed(fake, evaluate, tmp_path):
-    (tmp_path / "tmp" / f"dockerfile-evaluator-{RUN}.lock").write_text("fake")
+@pytest.mark.parametrize(("engine_id", "left"), [("fake", 0), ("another", 1)])
+def test_free_lock_file_of_a_run_that_left_nothing_here_is_removed(fake, evaluate, tmp_path, engine_id, left):
+    (tmp_path / "tmp" / f"dockerfile-evaluator-{RUN}.lock").write_text(engine_id)
     evaluate(["FROM x"], TRUE)
-    assert lock_files(tmp_path) == []
+    assert len(lock_files(tmp_path)) == left
 
 
 FOREIGN = [
@@ -248,24 +249,23 @@ def ends(name):
     )
 
 
-# A fault, when the signal is sent, its number
+# A fault, and when the signal is sent
 INTERRUPTS = {
-    "in the build": ({"on": "build", "do": "hang"}, starts("build"), signal.SIGINT),
-    "before the build is repeated": ({"on": "build", "stderr": "no layer"}, ends("build"), signal.SIGINT),
-    "while a container is created": (
-        {"on": "run", "do": "sleep", "seconds": 0.5},
-        starts("run"),
-        signal.SIGINT,
-    ),
-    "in a test": ({"on": "nothing"}, is_running, signal.SIGINT),
-    "in a test, SIGTERM": ({"on": "nothing"}, is_running, signal.SIGTERM),
-    "in a test, SIGHUP": ({"on": "nothing"}, is_running, signal.SIGHUP),
+    "in the build": ({"on": "build", "do": "hang"}, starts("build")),
+    "before the build is repeated": ({"on": "build", "stderr": "no layer"}, ends("build")),
+    "while a container is created": ({"on": "run", "do": "sleep", "seconds": 0.5}, starts("run")),
+    "in a test": ({"on": "nothing"}, is_running),
 }
+SIGNALS = [
+    ("in a test", signal.SIGTERM),
+    ("in a test", signal.SIGHUP),
+    *((when, signal.SIGINT) for when in INTERRUPTS),
+]
 
 
-@pytest.mark.parametrize("when", INTERRUPTS)
-def test_signal_cleans_up(fake, start, arguments, report, tmp_path, when):
-    fault, is_time, number = INTERRUPTS[when]
+@pytest.mark.parametrize(("when", "number"), SIGNALS)
+def test_signal_cleans_up(fake, start, arguments, report, tmp_path, when, number):
+    fault, is_time = INTERRUPTS[when]
     fake.set(create_seconds=0.5)
     fake.fault("build", "print", stdout="Step 1/1 : FROM x\n")
     fake.fault(**fault)
@@ -284,6 +284,18 @@ def test_signal_in_clean_up_after_all_tests_keeps_the_score(fake, start, argumen
     wait_for(lambda: fake.count("image rm"))
     code, out = interrupt(process)
     assert (code, outcome(report()), "score 1 of 1 (100.0%)" in out, fake.left()) == (0, "passed", True, [])
+
+
+def test_signal_after_the_last_test_keeps_the_score(fake, arguments, report, monkeypatch):
+    finished = de.Console.finished
+
+    def finished_and_interrupted(*arguments):
+        finished(*arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(de.Console, "finished", finished_and_interrupted)
+    code, _, _ = called(de.main, *arguments(["FROM x"], TRUE))
+    assert (code, outcome(report())) == (0, "passed")
 
 
 def test_second_signal_ends_the_clean_up_and_names_what_is_left(fake, start, arguments, report):
@@ -307,8 +319,6 @@ def test_ctrl_c_of_a_terminal_does_not_reach_docker(fake, start, arguments, repo
     tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
     children = [int(child) for task in tasks for child in task.read_text().split()]
     assert [os.getpgid(child) for child in children] == children != []
-    docker_run = int((fake.folder / "docker_run").read_text())
-    assert os.getsid(docker_run) == docker_run
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert (process.returncode, outcome(report()), fake.left()) == (130, "interrupted", [])

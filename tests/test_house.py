@@ -121,15 +121,12 @@ def test_top_level_is_as_agreed():
     assert names <= {*files, "rubrics", "artifacts", "reports", "tests"}
 
 
-def test_readme_names_every_option():
+def test_readmes_name_every_option_and_test_type():
+    text = "".join((PROJECT / name).read_text() for name in ("README.md", "rubrics/README.md"))
     actions = de._parser()._actions
     options = {word for action in actions for word in action.option_strings if word[:2] == "--"} - {"--help"}
-    assert options <= set(re.findall(r"--[a-z-]+", (PROJECT / "README.md").read_text()))
-
-
-def test_readmes_name_every_test_type():
-    texts = [(PROJECT / name).read_text() for name in ("README.md", "rubrics/README.md")]
-    assert set(de.CHECKS) <= set(re.findall(r"`([a-z_]+)`", "".join(texts)))
+    assert options <= set(re.findall(r"--[a-z-]+", text))
+    assert set(de.CHECKS) <= set(re.findall(r"`([a-z_]+)`", text))
 
 
 def test_fake_docker_is_small():

@@ -21,23 +21,15 @@ def only_call(fake, name):
 # What is passed on
 
 
-def test_command_line_of_container(fake, evaluate):
-    evaluate(["FROM x"], TRUE, run_options=["--memory=1g", "--init"])
-    words = only_call(fake, "run")
-    build = only_call(fake, "build")
-    tag, name = build[build.index("--tag") + 1], words[words.index("--name") + 1]
-    at = words.index("-c")
-    assert words[:at] == [*DEFAULTS, "--memory=1g", "--init", "--entrypoint", "/bin/sh", "--name", name, tag]
-    assert words[at + 2] == "/bin/sh"
-    assert words[at + 4 :] == ["cd /", "/bin/sh"]
-
-
-def test_command_line_of_build(fake, evaluate, tmp_path):
-    evaluate(["FROM x"], TRUE, build_options=["--network=host", "--no-cache"])
-    words = only_call(fake, "build")
+def test_command_lines_of_build_and_container(fake, evaluate, tmp_path):
+    options = {"build_options": ["--network=host", "--no-cache"], "run_options": ["--memory=1g", "--init"]}
+    evaluate(["FROM x"], TRUE, **options)
+    words, build = only_call(fake, "run"), only_call(fake, "build")
+    tag, name, at = build[4], words[words.index("--name") + 1], words.index("-c")
     file, context = str(tmp_path / "context" / "Dockerfile"), str(tmp_path / "context")
-    assert words[:4] == ["--force-rm", "--network=host", "--no-cache", "--tag"]
-    assert words[5:] == ["--file", file, context]
+    assert build == ["--force-rm", "--network=host", "--no-cache", "--tag", tag, "--file", file, context]
+    assert words[:at] == [*DEFAULTS, "--memory=1g", "--init", "--entrypoint", "/bin/sh", "--name", name, tag]
+    assert (words[at + 2], words[at + 4 :]) == ("/bin/sh", ["cd /", "/bin/sh"])
 
 
 @pytest.mark.parametrize(
