@@ -138,6 +138,11 @@ def last_line(text: str) -> str:
     return ([""] + [line.strip() for line in text.splitlines() if line.strip()])[-1]
 
 
+def mentions(text: str, phrases: Sequence[str]) -> bool:
+    """Return whether a text contains one of the phrases (in lower case)."""
+    return any(phrase in text.lower() for phrase in phrases)
+
+
 def read_file(path: str) -> bytes:
     """Return the content of a file; raise EvaluationError if it cannot be read."""
     try:
@@ -620,8 +625,8 @@ echo "$1=E $2"
 exit "$2"
 """
 
-_NO_ENGINE = re.compile("(?i)cannot connect to|error during connect|connection refused|unable to connect")
-_IS_REMOVED = re.compile("(?i)no such (container|image|object)|image not known|already in progress")
+_NO_ENGINE = ("cannot connect to", "error during connect", "connection refused", "unable to connect")
+_IS_REMOVED = ("no such container", "no such image", "image not known", "already in progress")
 
 # How each builder shows that it has read the Dockerfile, and how it begins a step. The first line of a
 # BuildKit vertex is its title; what a RUN prints has a time after the number.
@@ -630,8 +635,8 @@ _BUILDER = re.compile(
 )
 _VERTEX = re.compile(r"#(?P<number>\d+) (?P<rest>.*)")
 _STEP = re.compile(r"(\[\d+/\d+\] )?(Step|STEP) \d+/\d+ ?: (?P<title>.*)")
-_BUILDER_LINE = re.compile(r"(Step|STEP) \d|( -)?--> ?|Sending build context|Removing intermediate ")
-_NOTICE = re.compile(r"(?i)deprecated: |\s|warning")  # at the beginning of the legacy builder's stderr
+_BUILDER_LINE = ("Step ", "STEP ", "-->", " --->", "Sending build context", "Removing intermediate ")
+_NOTICE = re.compile("(?i)deprecated: | |warning")  # at the beginning of the legacy builder's stderr
 
 # Patterns of docker's final error: retry or not, and what to quote.
 _PREFIXES = re.compile(
@@ -683,7 +688,7 @@ _UNREACHABLE = re.compile(
     r"(?i)dial tcp|no such host|timeout|timed out|tls|x509|proxy|\b429\b|\b5\d\d\b|too ?many ?requests|EOF"
     r"|rate (limit|exceeded)|incorrect username or|expired|unauthorized: authentication req|reset by peer"
 )
-_NO_SUCH_IMAGE = re.compile("(?i)does not exist|manifest unknown|not found|denied|forbidden|unauthenticated")
+_NO_SUCH_IMAGE = ("does not exist", "manifest unknown", "not found", "denied", "forbidden", "unauthenticated")
 
 _ENVIRONMENT = {"BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "0"}
 _RUN_DEFAULTS = (  # with --stop-timeout podman's `rm --force` does not wait
@@ -693,7 +698,7 @@ _REFUSED_OPTIONS = {
     "run": "--(name|rm|entrypoint|detach|interactive|tty|attach|cidfile|restart|help)(=|$)|-[Pq]*[dait]",
     "build": "--(tag|file|iidfile|quiet|output|load|push|progress|help)(=|$)|-[tfqo]",
 }
-_OPTION = re.compile("(?s)--[a-z0-9-]+(=.*)?|-[A-Za-z].*")
+_OPTION = re.compile(r"(?s)--[a-z0-9-]+(=.*)?|-[A-Za-z](\S.*)?")  # one argument: no blank after the flag
 # Group "run": 12 hex digits and the time of expiry, in seconds since 1970 by the engine's clock.
 _OWNED = re.compile(rf"{NAME}[-:](?P<run>[0-9a-f]{{12}}-(?P<expires>[0-9]{{1,12}}))(-[0-9]+|\.lock)?")
 _ENGINE_FACTS = "docker_client docker_server platform storage_driver engine_cpus engine_memory"
@@ -706,19 +711,15 @@ _IMAGE_FACTS = (
 def check_options(step: str, options: Sequence[str]) -> None:
     """Raise ValueError for options of `docker build` or `docker run` that would break the evaluation."""
     for option in [options] if isinstance(options, str) else options:
-        words = option.split(None, 1)
-        if len(words) == 2 and re.fullmatch("-[A-Za-z]|--[a-z-]+", words[0]):  # noqa: PLR2004
-            spelling = f"{words[0]}{'=' if words[0].startswith('--') else ''}{words[1]}"
-            raise ValueError(f"{step} options: '{option}' has a blank after the flag, write '{spelling}'")
         if isinstance(options, str) or not _OPTION.fullmatch(option) or "\0" in option:
-            raise ValueError(f"{step} options: expected arguments such as --network=host, found {option!r}")
+            raise ValueError(f"{step} options: expected such as --memory=2g or -eA=b, found {option!r}")
         if re.match(_REFUSED_OPTIONS[step], option):
             raise ValueError(f"{step} options: the evaluation depends on its own value for '{option}'")
 
 
 def with_defaults(defaults: Iterable[str], options: Sequence[str]) -> tuple[str, ...]:
     """Return the defaults, except those that the user's options replace, and the options."""
-    given = {re.sub("^--net$", "--network", option.partition("=")[0]) for option in options}
+    given = {f"{option}=".replace("--net=", "--network=").partition("=")[0] for option in options}
     return (*(word for word in defaults if word.partition("=")[0] not in given), *options)
 
 
@@ -726,10 +727,10 @@ class Process:
     """A docker command in its own session (no Ctrl-C from the terminal); leaving `with` ends it."""
 
     def __init__(self, argv: Sequence[str | bytes], env: Mapping[str, str]) -> None:
-        self._started, pipe = time.monotonic(), subprocess.PIPE
+        self._started, null, pipe = time.monotonic(), subprocess.DEVNULL, subprocess.PIPE
         try:
             self._popen = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True, env=env
+                argv, stdin=null, stdout=pipe, stderr=pipe, start_new_session=True, env=env
             )
         except OSError as error:
             hint = ", install the docker CLI or use --docker" if error.errno == errno.ENOENT else ""
@@ -960,7 +961,7 @@ class BuildLog:
         else:
             docker_lines = self._stderr if self.builder == "legacy" else self.error_lines
             lines = [line for line in text.splitlines() if line not in docker_lines]
-            lines = [line for line in lines if not _BUILDER_LINE.match(line)]
+            lines = [line for line in lines if not line.startswith(_BUILDER_LINE)]
         return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(lines))
 
     def _add(self, stream: str, line: str) -> None:
@@ -1023,7 +1024,7 @@ class Docker:
         if code is None:
             raise EvaluationError(f"`docker {arguments[0]}` timed out after {timeout:.0f} s", "engine")
         stderr = output["stderr"].text()
-        if code != 0 and _NO_ENGINE.search(stderr) and "Error response from daemon" not in stderr:
+        if code != 0 and mentions(stderr, _NO_ENGINE) and "Error response from daemon" not in stderr:
             problem = printable(last_line(stderr), 300)
             raise EvaluationError(f"no docker engine (check DOCKER_HOST): {problem}", "engine")
         return Answer(arguments, code, output["stdout"].text(), stderr)
@@ -1056,8 +1057,8 @@ class Docker:
         self.facts.update(engine_cpus=info.get("NCPU") or host.get("cpus"))
         self.facts.update(engine_memory=info.get("MemTotal") or host.get("memTotal"))
         self.is_podman, self._engine_id = bool(host), str(info.get("ID") or "")
-        clock = re.sub(r"\.\d+", "", info.get("SystemTime") or "").replace("Z", "+00:00")
-        now = datetime.datetime.fromisoformat(clock).timestamp() if clock else time.time()  # podman has none
+        clock = (info.get("SystemTime") or "").replace("Z", "+00:00")  # podman has none; without fractions:
+        now = datetime.datetime.fromisoformat(clock[:19] + clock[-6:]).timestamp() if clock else time.time()
         self._run_id = f"{secrets.token_hex(6)}-{int(min(now + lifetime + EXPIRY_MARGIN, 10**12 - 1))}"
         self.image = f"{NAME}:{self._run_id}"
         with contextlib.suppress(OSError):  # without a lock file, the expiry protects this run
@@ -1171,7 +1172,7 @@ class Docker:
         options = ("--force", "--volumes") if kind == "container" else ()
         answer = self.call(kind, "rm", *options, name, timeout=timeout, cleanup=True)
         self._pending.difference_update(answer.stdout.split())  # docker prints what it removed
-        is_removed = answer.returncode == 0 or _IS_REMOVED.search(answer.stderr)
+        is_removed = answer.returncode == 0 or mentions(answer.stderr, _IS_REMOVED)
         return "" if is_removed else f"{kind} {name}: {printable(last_line(answer.stderr))}"
 
     def clean_up(self) -> None:
@@ -1257,7 +1258,7 @@ def docker_error(stderr: str) -> str:
     """Return docker's own error from the stderr of `docker run`."""
     lines = [line for line in stderr.splitlines() if line.startswith(("docker:", "Error:"))]
     text = (" ".join(lines) or last_line(stderr)).partition("See 'docker")[0]
-    return re.split("Error response from daemon: |start container process: ", text)[-1].strip()
+    return text.split("Error response from daemon: ")[-1].split("start container process: ")[-1].strip()
 
 
 def diagnose(docker: Docker, logs: Sequence[BuildLog] = ()) -> None:
@@ -1292,7 +1293,7 @@ def ask_registry(docker: Docker, logs: Sequence[BuildLog]) -> None:
     url = re.search(r"https?://([^/\s\"]+)/v2/", log.final_error)
     reference = re.match(r"([^/]*[.:$][^/]*|localhost)/", log.missing_image)
     host = url[1] if url else reference[1] if reference else "docker.io"
-    host = re.sub(r"^(registry-1|auth|index)\.docker\.io$", "docker.io", host)
+    host = "docker.io" if host.endswith(".docker.io") else host
     quoted = f"the build ended with: {printable(log.final_error, 300)}"
     broken = [_BROKEN_DOWNLOAD.match(log.vertex_error or log.final_error) for log in logs]
     if all(match and (match[2] or _IMAGE_STEP.match(log.step)) for match in broken):  # EOF: of any step
@@ -1306,7 +1307,7 @@ def ask_registry(docker: Docker, logs: Sequence[BuildLog]) -> None:
         docker.cancel.check()
         answer = str(error)
     is_private = host in ("gcr.io", "nvcr.io", "quay.io") and "unauthorized" in answer.lower()
-    if _UNREACHABLE.search(answer.replace(token, "")) or not (is_private or _NO_SUCH_IMAGE.search(answer)):
+    if _UNREACHABLE.search(answer.replace(token, "")) or not (is_private or mentions(answer, _NO_SUCH_IMAGE)):
         raise EvaluationError(f"registry {host}: {printable(last_line(answer), 300)}; {quoted}", "registry")
 
 
@@ -1353,7 +1354,7 @@ def check_builder(docker: Docker, log: BuildLog) -> None:
     if is_empty or has_document or _NEEDS_BUILDKIT.match(log.final_error):
         message = "this Dockerfile needs BuildKit, and this docker has none (install docker-buildx)"
         raise EvaluationError(message, "usage")
-    if re.search(r"(?m)^[ \t]*ARG[ \t]+TARGET(PLATFORM|OS|ARCH|VARIANT)\b", docker.dockerfile):
+    if lines & {f"ARG TARGET{name}" for name in ("PLATFORM", "OS", "ARCH", "VARIANT")}:
         docker.warnings.append("ARG TARGET… is empty with the legacy builder (install docker-buildx)")
 
 
@@ -1526,7 +1527,7 @@ def write_file(path: str, text: str, *, append: bool = False) -> None:
 # ---------------------------------------------------------------------------------------------
 
 PARALLEL_PROBES = 4  # tests that run no command
-_NO_CACHE = re.compile("--no-cache(=true)?$")
+_NO_CACHE = ("--no-cache", "--no-cache=true")
 MAX_ERRORS = 2  # consecutive engine errors, after which the remaining tests are not run
 
 # Options whose values are published in the report; all other values may be secrets.
@@ -1691,7 +1692,7 @@ def input_facts(options: Options) -> dict[str, Any]:
     facts: dict[str, Any] = {"context": options.context}
     for name, path in (("dockerfile", options.dockerfile), ("rubric", str(options.rubric))):
         facts[f"{name}_sha256"] = hashlib.sha256(read_file(path)).hexdigest()
-    facts["build_options"] = [hide_value(o) for o in options.build_options if not _NO_CACHE.match(o)]
+    facts["build_options"] = [hide_value(o) for o in options.build_options if o not in _NO_CACHE]
     facts["run_options"] = [hide_value(o) for o in options.run_options]
     return facts
 
@@ -1826,11 +1827,8 @@ class Evaluation:
                 **self._inputs,
                 "rubric_run_options": list(self._rubric.run_options),
                 "options_key": options_key(options, secrets.token_hex(8)),
-                "no_cache": any(map(_NO_CACHE.match, options.build_options)),
-                **{
-                    name: getattr(options, name)
-                    for name in ("offline", "jobs", "build_timeout", "start_timeout")
-                },
+                "no_cache": any(option in _NO_CACHE for option in options.build_options),
+                **{n: getattr(options, n) for n in ("offline", "jobs", "build_timeout", "start_timeout")},
                 "started_at": self._started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             },
         }
