@@ -726,11 +726,11 @@ def with_defaults(defaults: Iterable[str], options: Sequence[str]) -> tuple[str,
 class Process:
     """A docker command in its own session (no Ctrl-C from the terminal); leaving `with` ends it."""
 
-    def __init__(self, argv: Sequence[str | bytes], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str | bytes], env: Mapping[str, str], fds: Sequence[int] = ()) -> None:
         self._started, null, pipe = time.monotonic(), subprocess.DEVNULL, subprocess.PIPE
         try:
             self._popen = subprocess.Popen(
-                argv, stdin=null, stdout=pipe, stderr=pipe, start_new_session=True, env=env
+                argv, stdin=null, stdout=pipe, stderr=pipe, start_new_session=True, env=env, pass_fds=fds
             )
         except OSError as error:
             hint = ", install the docker CLI or use --docker" if error.errno == errno.ENOENT else ""
@@ -994,9 +994,9 @@ class BuildLog:
 
 
 def lock_run(run_id: str, mode: str) -> IO[str]:
-    """Open (mode "x": create) and lock the file of a run; raise OSError if another process has locked it."""
+    """Open and lock the file of a run; mode "x" creates it, others raise OSError if it is locked already."""
     file = open(os.path.join(tempfile.gettempdir(), f"{NAME}-{run_id}.lock"), mode)  # noqa: SIM115
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(file, fcntl.LOCK_EX | (0 if mode == "x" else fcntl.LOCK_NB))
     return file
 
 
@@ -1062,7 +1062,8 @@ class Docker:
         self._run_id = f"{secrets.token_hex(6)}-{int(min(now + lifetime + EXPIRY_MARGIN, 10**12 - 1))}"
         self.image = f"{NAME}:{self._run_id}"
         with contextlib.suppress(OSError):  # without a lock file, the expiry protects this run
-            self._lock = lock_run(self._run_id, "x")
+            while not self._lock or not os.path.exists(self._lock.name):  # removed before it was locked
+                self._lock = lock_run(self._run_id, "x")
             self._lock.write(self._engine_id)
             self._lock.flush()
         self._remove_leftovers(now)
@@ -1189,7 +1190,9 @@ class Docker:
 
     def _run(self, words: Sequence[str], limit: float, feed: Feed, *, cleanup: bool = False) -> int | None:
         """Run a docker command, pass on its output; return the exit code, None after `limit` seconds."""
-        with Process((self.options.docker, *words), self._environment) as process:
+        # A build can survive a killed evaluator and tag its image later: until then it holds the run's lock.
+        fds = [self._lock.fileno()] if self._lock and words[0] == "build" else []
+        with Process((self.options.docker, *words), self._environment, fds) as process:
             for stream, data in process.read():
                 feed(stream, data)
                 self.cancel.check(cleanup=cleanup)

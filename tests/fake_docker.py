@@ -108,6 +108,9 @@ def inject_faults(name, words, number):
         do = fault["do"]
         if do == "sleep":
             time.sleep(fault["seconds"])
+        elif do == "wait":
+            while not os.path.exists(path("continue")):
+                time.sleep(0.01)
         elif do == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         elif do == "lose the engine":

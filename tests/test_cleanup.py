@@ -98,6 +98,37 @@ def test_next_run_removes_the_leftovers_of_a_killed_one(fake, start, arguments, 
     assert (outcome(evaluate(["FROM x"], TRUE)), fake.left(), lock_files(tmp_path)) == ("passed", [], [])
 
 
+def test_image_that_is_made_after_its_run_was_killed_is_removed(fake, start, arguments, evaluate, tmp_path):
+    """Until `docker build` ends, it holds the lock of the run."""
+    for do in ("print", "wait"):  # printed output: a build that prints more ends with the evaluator
+        fake.fault("build", do=do, nth=[1])
+    process = start(*arguments(["FROM x"], TRUE))
+    wait_for(lambda: fake.count("build"))
+    process.kill()
+    process.wait()
+    assert outcome(evaluate(["FROM x"], TRUE)) == "passed"
+    (fake.folder / "continue").touch()
+    wait_for(fake.left)
+    assert outcome(evaluate(["FROM x"], TRUE)) == "passed"
+    assert (fake.left(), lock_files(tmp_path)) == ([], [])
+
+
+def test_lock_file_that_another_run_removes_is_made_again(fake, evaluate, monkeypatch, tmp_path):
+    """Between its creation and its lock."""
+    paths, flock = [], fcntl.flock
+
+    def remove(file, operation):
+        paths.append(file.name)
+        if len(paths) == 1:
+            os.unlink(file.name)
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove)
+    monkeypatch.setattr(de.Docker, "check_cli_options", lambda _: paths.extend(lock_files(tmp_path)))
+    evaluate(["FROM x"], TRUE)
+    assert [os.path.basename(path) for path in paths] == 3 * [os.path.basename(paths[0])]
+
+
 def test_next_run_spares_a_living_one(fake, start, arguments, evaluate, tmp_path):
     """Even after the expiry of the living one."""
     process = start(*arguments(["FROM x"], SLOW))
