@@ -1368,7 +1368,7 @@ def failure_message(log: BuildLog, context: str) -> str:
         message += f": {printable(error_line(output)) or 'no output'}"
     elif _SOURCE_MISSING.search(log.final_error) and "--from=" not in log.step:
         ignore_file = os.path.join(context, ".dockerignore")
-        ignored = f", {printable(ignore_file)}" if os.path.exists(ignore_file) else ""
+        ignored = f", without what {printable(ignore_file)} excludes" if os.path.exists(ignore_file) else ""
         message += f" (build context: {printable(context)}{ignored}; select another with --context DIR)"
     network = [match[0].strip() for match in _NETWORK_FAILURE.finditer(output)]
     is_new = network and network[-1] not in message

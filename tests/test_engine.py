@@ -313,7 +313,7 @@ def test_missing_source_names_context_and_ignore_file(clean_engine, builder, doc
     Path(context, ".dockerignore").write_text("missing\n")
     report = de.evaluate(path, "r", rubric(TRUE))
     assert report["error"]["kind"] == "build"
-    hint = f"(build context: {context}, {context}/.dockerignore; select another with --context DIR)"
+    hint = f"(build context: {context}, without what {context}/.dockerignore excludes; select another with --context DIR)"
     assert report["error"]["message"].endswith(hint)
 
 
