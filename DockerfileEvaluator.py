@@ -625,7 +625,7 @@ echo "$1=E $2"
 exit "$2"
 """
 
-_NO_ENGINE = ("cannot connect to", "error during connect", "connection refused", "unable to connect")
+_NO_ENGINE = ("cannot connect to", "to connect to", "during connect", "connection refused")
 _IS_REMOVED = ("no such container", "no such image", "image not known", "already in progress")
 
 # How each builder shows that it has read the Dockerfile, and how it begins a step. The first line of a
@@ -691,9 +691,8 @@ _UNREACHABLE = re.compile(
 _NO_SUCH_IMAGE = ("does not exist", "manifest unknown", "not found", "denied", "forbidden", "unauthenticated")
 
 _ENVIRONMENT = {"BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "0"}
-_RUN_DEFAULTS = (  # with --stop-timeout podman's `rm --force` does not wait
-    *("--pull=never", "--log-driver=none", "--no-healthcheck", "--pids-limit=4096", "--stop-timeout=0"),
-)
+# With --stop-timeout podman's `rm --force` does not wait.
+_RUN_ARGS = ("--pull=never", "--log-driver=none", "--no-healthcheck", "--pids-limit=4096", "--stop-timeout=0")
 _REFUSED_OPTIONS = {
     "run": "--(name|rm|entrypoint|detach|interactive|tty|attach|cidfile|restart|help)(=|$)|-[Pq]*[dait]",
     "build": "--(tag|file|iidfile|quiet|output|load|push|progress|help)(=|$)|-[tfqo]",
@@ -1149,7 +1148,7 @@ class Docker:
                 return f"it cannot build a minimal image: {printable(logs[1].final_error, 300)}"
             if logs[0].builder != "buildah" and f'exec: "{absent}"' not in logs[0].text():
                 return f"it cannot run a program in a build: {printable(logs[0].final_error, 300)}"
-            argv = ("run", "--detach", *with_defaults(_RUN_DEFAULTS, run_options), "--entrypoint", absent)
+            argv = ("run", "--detach", *with_defaults(_RUN_ARGS, run_options), "--entrypoint", absent)
             answer = self.call(*argv, "--name", name, tag, timeout=RECOVERY_TIMEOUT)
         finally:
             self.remove("container", name)
@@ -1201,7 +1200,7 @@ class Docker:
             return process.wait(EXIT_TIMEOUT)
 
     def _run_argv(self, name: str, nonce: str, check: Check, *, keep: bool) -> tuple[str | bytes, ...]:
-        defaults = _RUN_DEFAULTS if check.command else (*_RUN_DEFAULTS, "--network=none")
+        defaults = _RUN_ARGS if check.command else (*_RUN_ARGS, "--network=none")
         options = (*(() if keep else ("--rm",)), *with_defaults(defaults, self.options.run_options))
         image = ("--entrypoint", "/bin/sh", "--name", name, self.image)
         arguments = (argument.encode() for argument in check.arguments)  # UTF-8 whatever the locale
@@ -1236,16 +1235,17 @@ class Docker:
                 os.unlink(lock.name)
         return list(filter(None, problems))
 
-    def _owned(self) -> list[tuple[str, re.Match[str]]]:
-        """Return kind and name of all containers and images of this program, of any run."""
+    def _owned(self) -> Iterator[tuple[str, re.Match[str]]]:
+        """Yield kind and name of all containers and images of this program, of any run."""
         containers = ("ps", "--all", "--filter", f"name={NAME}-", "--format", "{{.Names}}")
         images = ("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", NAME)
-        names = (
-            (kind, _OWNED.fullmatch(line.rpartition("localhost/")[2]))  # podman's local registry
-            for kind, argv in (("container", containers), ("image", images))
-            for line in self.call(*argv, cleanup=True).stdout.split()
-        )
-        return [(kind, match) for kind, match in names if match and (match[3] or kind == "image")]
+        for kind, argv in (("container", containers), ("image", images)):
+            answer = self.call(*argv, cleanup=True)
+            if answer.returncode != 0:
+                raise EvaluationError(f"docker {argv[0]}: {printable(last_line(answer.stderr))}", "engine")
+            for match in map(_OWNED.fullmatch, answer.stdout.replace("localhost/", "").split()):  # podman's
+                if match and (match[3] or kind == "image"):
+                    yield kind, match
 
 
 def parse_object(text: str) -> dict[str, Any]:

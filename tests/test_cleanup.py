@@ -129,6 +129,18 @@ def test_lock_file_that_another_run_removes_is_made_again(fake, evaluate, monkey
     assert [os.path.basename(path) for path in paths] == 3 * [os.path.basename(paths[0])]
 
 
+@pytest.mark.parametrize("call", ["ps", "image ls"])
+def test_what_cannot_be_listed_is_removed_by_the_next_run(fake, evaluate, monkeypatch, tmp_path, call):
+    monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.1)
+    fake.fault(call, since=2, stderr="Error response from daemon: shutting down")
+    report = evaluate(["FROM x"], TRUE)
+    assert (len(report["warnings"]), len(lock_files(tmp_path))) == (1, 1)
+    assert "shutting down" in report["warnings"][0]
+    fake.set(faults=[])
+    evaluate(["FROM x"], TRUE)
+    assert (fake.left(), lock_files(tmp_path)) == ([], [])
+
+
 def test_next_run_spares_a_living_one(fake, start, arguments, evaluate, tmp_path):
     """Even after the expiry of the living one."""
     process = start(*arguments(["FROM x"], SLOW))
