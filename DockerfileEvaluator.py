@@ -1668,10 +1668,10 @@ def checked(options: Options) -> Options:
     check_options("run", options.run_options)
     rubric = options.rubric or os.path.join("rubrics", f"{options.repo}.json")
     context = options.context or os.path.dirname(options.dockerfile) or "."
-    inputs = {os.path.realpath(options.dockerfile), os.path.realpath(rubric)}
-    for path in (options.output, options.junit, options.markdown):
-        if path and os.path.realpath(path) in inputs:
-            raise ValueError(f"{path}: would overwrite the Dockerfile or the rubric")
+    files = [f for f in (options.dockerfile, rubric, options.output, options.junit, options.markdown) if f]
+    for at, path in enumerate(files):
+        if os.path.realpath(path) in map(os.path.realpath, files[:at]):
+            raise ValueError(f"{path}: would overwrite another file of this evaluation")
     return options._replace(rubric=rubric, context=context)
 
 

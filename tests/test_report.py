@@ -196,6 +196,12 @@ def test_report_must_not_overwrite_an_input(fake, dockerfile, rubric, tmp_path, 
     assert (code, path in err, fake.names()) == (2, True, [])
 
 
+def test_reports_must_not_overwrite_each_other(fake, arguments, tmp_path):
+    path = f"{tmp_path}/../{tmp_path.name}/report.json"
+    code, _, err = called(de.main, *arguments(["FROM x"], TRUE, more=["--junit", path]))
+    assert (code, path in err, fake.names()) == (2, True, [])
+
+
 def refuse(monkeypatch, function, target, number):
     real = getattr(os, function)
 
