@@ -1669,7 +1669,7 @@ def checked(options: Options) -> Options:
     rubric = options.rubric or os.path.join("rubrics", f"{options.repo}.json")
     context = options.context or os.path.dirname(options.dockerfile) or "."
     files = [f for f in (options.dockerfile, rubric, options.output, options.junit, options.markdown) if f]
-    for at, path in enumerate(files):
+    for at, path in enumerate(files[2:], 2):
         if os.path.realpath(path) in map(os.path.realpath, files[:at]):
             raise ValueError(f"{path}: would overwrite another file of this evaluation")
     return options._replace(rubric=rubric, context=context)

@@ -3,8 +3,8 @@
 
     find_tasks() -> plan() -> Coordinator.run(): an executor calls run_task() for each job -> print_summary()
 
-run_task() starts the evaluator in a process of its own, the coordinator writes MODEL/REPO.json and .log.
-Started again, it continues: what has a scored report on the same inputs is not evaluated again.
+run_task() starts the evaluator in a process of its own, the coordinator writes MODEL/REPO.json (with Dask
+also MODEL/REPO.log). Started again, it skips each Dockerfile that has a score for the same inputs.
 
 Exit codes: 0 every Dockerfile has a scored report; 1 one has none; 2 usage error; 130 Ctrl-C (143 SIGTERM).
 """
@@ -37,12 +37,12 @@ import DockerfileEvaluator as de  # noqa: E402, N813 - the project is on the pat
 
 LAYOUT = "{model}/{repo}.dockerfile"
 SCORED = ("", "build", "build_timeout")  # kinds of error; a failed build scores 0
-MAX_ENGINE_ERRORS = 5  # in a row, for each parallel evaluation
+MAX_ENGINE_ERRORS = 5  # in a row, times the number of parallel evaluations; then the run stops
 MAX_LOG = 1024 * 1024  # bytes at the end of a log that run_task() returns
 DOCKER_TIMEOUT = 600.0  # seconds for a docker command
-QUIET = 60.0  # seconds without a line, after which one shows the progress
+QUIET = 60.0  # seconds without output, after which a line shows the progress
 # If `docker pull` ends with one of these, the build fails as well, and that is its score.
-NO_SUCH_IMAGE = re.compile("does not exist|manifest unknown|not found|denied|invalid reference format")
+NO_SUCH_IMAGE = re.compile("not exist|manifest unknown|not found|denied|forbidden|not authorized|invalid ref")
 
 Report = Dict[str, Any]  # as in rubrics/schema/report.schema.json
 Options = argparse.Namespace  # as parse_arguments() returns them
@@ -84,13 +84,13 @@ def make_task(model: str, repo: str, dockerfile: str, options: Options) -> Task:
     """Return the task of a Dockerfile; without checkouts its own folder is the build context."""
     context = os.path.join(options.checkouts, repo) if options.checkouts else os.path.dirname(dockerfile)
     rubric, result = os.path.join(options.rubrics, repo), os.path.join(options.reports, model, repo)
-    files = (dockerfile, f"{rubric}.json", context or ".", f"{result}.json", f"{result}.log")
+    files = (dockerfile, f"{rubric}.json", os.path.normpath(context), f"{result}.json", f"{result}.log")
     return Task(repo, model, de.printable(os.path.join(model, repo)), *files)
 
 
 def find_tasks(options: Options) -> tuple[list[Task], dict[str, list[Task]]]:
     """Return the selected tasks, by repository and model, and those that are left out, by reason."""
-    by_report: dict[str, list[Task]] = defaultdict(list)  # links resolved
+    by_report: dict[str, list[Task]] = defaultdict(list)  # by the real path of the report
     for path in files_below(options.artifacts):
         place = os.path.relpath(path, options.artifacts)
         match = next(filter(None, (layout.fullmatch(place) for layout in options.layout)), None)
@@ -100,8 +100,7 @@ def find_tasks(options: Options) -> tuple[list[Task], dict[str, list[Task]]]:
     by_problem: dict[str, list[Task]] = defaultdict(list)
     for task in sorted(task for group in by_report.values() for task in group if is_selected(task, options)):
         same = by_report[os.path.realpath(task.report)]
-        problem = f"{len(same)} have the report {task.report}" if same[1:] else task_problem(task)
-        by_problem[problem].append(task)
+        by_problem[f"{len(same)} would write {task.report}" if same[1:] else task_problem(task)].append(task)
     if not by_problem and options.shard == "1/1":
         raise de.EvaluationError(f"no Dockerfile in {options.artifacts} is selected (see --layout)")
     return by_problem.pop("", []), by_problem
@@ -118,7 +117,7 @@ def is_selected(task: Task, options: Options) -> bool:
 def task_problem(task: Task) -> str:
     """Return why a task cannot be evaluated, or ""."""
     if not os.path.isdir(task.context):
-        return f"{task.context}: no such folder for the build context"
+        return f"no build context: the folder {task.context} does not exist"
     try:
         base_images(task)
         de.load_rubric(task.rubric)
@@ -147,7 +146,7 @@ _interrupted: set[str] = set()  # runs
 def call(argv: Sequence[str], run: str, task_name: str = "", stderr: Any = None) -> tuple[int, bytes, str]:
     """Run the evaluator for a task, or docker; return exit code, stdout, and stderr as one line."""
     pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": stderr or subprocess.PIPE}
-    process = subprocess.Popen(argv, start_new_session=True, **pipes)  # beyond Ctrl-C in a terminal
+    process = subprocess.Popen(argv, start_new_session=True, **pipes)  # no Ctrl-C from the terminal
     _running[process] = (run, task_name, time.monotonic())
     if run in _interrupted:
         process.send_signal(signal.SIGINT)
@@ -161,11 +160,10 @@ def call(argv: Sequence[str], run: str, task_name: str = "", stderr: Any = None)
 
 
 def interrupt(run: str) -> None:
-    """Send SIGINT to what a run has started in this Python process, and to what it still starts."""
+    """Interrupt the processes of a run in this Python process, now and those started later."""
     _interrupted.add(run)
-    for process, (owner, _, _) in list(_running.items()):
-        if owner == run:
-            process.send_signal(signal.SIGINT)
+    for process in [process for process, (owner, _, _) in list(_running.items()) if owner == run]:
+        process.send_signal(signal.SIGINT)
 
 
 def run_task(task: Task, options: Options, log_path: str | None = None) -> tuple[Report, str]:
@@ -191,9 +189,9 @@ def run_task(task: Task, options: Options, log_path: str | None = None) -> tuple
     return report, log
 
 
-@functools.lru_cache(maxsize=None)  # once in each run
+@functools.lru_cache(maxsize=None)
 def pull(image: str, docker: str, run: str, pauses: Sequence[float] = (5.0, 10.0, 0.0)) -> str:
-    """Pull an image that the engine lacks, before each pause (seconds) once; return the problem, or ""."""
+    """Pull an image that the engine lacks, once before each pause (in seconds); return the problem, or ""."""
     code, _, problem = call([docker, "image", "inspect", image], run)
     for pause in pauses if code else ():
         code, _, problem = call([docker, "pull", image], run)
@@ -212,7 +210,7 @@ def prune(options: Options) -> str:
 
 # ---- The run: what is evaluated, and what follows ----
 class Job(NamedTuple):
-    """An evaluation. A repetition builds without cache; a retry follows an error of engine or registry."""
+    """An evaluation. A repetition checks a bad score, without cache; a retry follows an error."""
 
     task: Task
     is_repetition: bool = False
@@ -220,9 +218,9 @@ class Job(NamedTuple):
 
 
 def next_job(job: Job, report: Report, options: Options) -> Job | None:
-    """Return what follows: a retry, a repetition if machine or network may have cost points, or nothing."""
+    """Return the next job of a task: a retry after an engine or registry error, a repetition, or None."""
     kind = report["error"]["kind"] if report["error"] else ""
-    if kind in ("engine", "registry") and not job.is_retry:
+    if kind in ("engine", "registry", "interrupted") and not job.is_retry:  # or interrupted by others
         return job._replace(is_retry=True)
     if kind not in SCORED or options.no_repeat or report.get("repeated"):
         return None
@@ -255,7 +253,7 @@ class Coordinator:
         self.options, self.results, self.signal = options, results, 0
         self.problems: dict[Task, str] = {}  # why a task has no score, or no repetition
         self._pending: dict[Future[tuple[Report, str]], Job] = {}
-        self._engine_errors, self._stop_reason = 0, ""  # consecutive ones
+        self._engine_errors, self._stop_reason = 0, ""  # errors in a row
         self._clear, self._printed = "\r\x1b[K" if sys.stdout.isatty() else "", time.monotonic()
 
     def run(self, jobs: Sequence[Job]) -> None:
@@ -263,6 +261,8 @@ class Coordinator:
         self._total, self._started = len(jobs), time.monotonic()
         with ExitStack() as stack:
             self._executor, self._parallel, self._interrupt = connect(self.options, stack)
+            for task in [job.task for job in jobs if self.options.fresh and os.path.exists(job.task.report)]:
+                os.unlink(task.report)
             try:
                 for job in sorted(jobs, key=self._rank):
                     self._submit(job)
@@ -273,10 +273,10 @@ class Coordinator:
                         self._stop("interrupted")
                     self._show_progress()
             finally:
-                self._stop("unexpected error")  # or the executor would first run all jobs
+                self._stop("unexpected error")  # otherwise the executor would first run all jobs
 
     def _rank(self, job: Job) -> tuple[bool, bool]:
-        """Return the order of a job: repetitions come last, and before them what waits for a registry."""
+        """Return a sort key: images on the engine first, then images to pull, repetitions last."""
         images = base_images(job.task) if self.options.pull else []
         return job.is_repetition, any(pull(it, self.options.docker, self.options.run_id, ()) for it in images)
 
@@ -287,7 +287,7 @@ class Coordinator:
         self.signal = number
 
     def _submit(self, job: Job) -> None:
-        """Submit a job, to be run after those before it."""
+        """Put a job at the end of the executor's queue."""
         options = Options(**vars(self.options))
         options.build_options = [*options.build_options, *["--no-cache"] * job.is_repetition]
         os.makedirs(os.path.dirname(job.task.report), exist_ok=True)
@@ -296,19 +296,21 @@ class Coordinator:
 
     def _finish(self, job: Job, future: Future[tuple[Report, str]]) -> None:
         """Write the report, submit the job that follows, print a line."""
-        task, error = job.task, future.exception()
+        task, error = job.task, OSError("scheduler lost") if future.cancelled() else future.exception()
         message = str(error).partition("\n")[0]
         failure: Report = {"error": {"kind": getattr(error, "kind", "engine"), "message": message}}
         report, log = (failure, "") if error else future.result()
         kind, words = report["error"]["kind"] if report["error"] else "", describe(report)
-        if kind == "interrupted" or (error and self._stop_reason):
+        if self._stop_reason and (error or kind == "interrupted"):
             return
         self.problems[task] = "" if kind in SCORED else words
         if kind in SCORED:
             report.update({"repeated": True} if job.is_repetition else {})
             self.results[task] = {"summary": report["summary"], "error": report["error"]}
-        if kind in SCORED or not (error or task in self.results):  # an error replaces no score
+        if kind in SCORED or not (error or task in self.results):  # an error never overwrites a score
             de.write_file(task.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        elif task not in self.results and os.path.exists(task.report):
+            os.unlink(task.report)  # of other inputs
         if log and self.options.dask:
             de.write_file(task.log, log, append=True)
         following = None if self._stop_reason else next_job(job, report, self.options)
@@ -316,7 +318,7 @@ class Coordinator:
             self._submit(following)
             words += ", to be repeated" if kind in SCORED else ", to be tried again"
         self._line(f"[{self._total - len(self._pending)}/{self._total}] {task.name}: {words}")
-        self._engine_errors = self._engine_errors + 1 if kind == "engine" else 0
+        self._engine_errors = self._engine_errors + (kind == "engine") if kind in ("engine", "pull") else 0
         if self._engine_errors >= MAX_ENGINE_ERRORS * self._parallel:
             self._stop(f"the last {self._engine_errors} evaluations ended in engine errors")
 
@@ -339,7 +341,7 @@ class Coordinator:
         done, failed = self._total - left, sum(bool(result["error"]) for result in self.results.values())
         text = f"{done}/{self._total}, {failed} failed builds"
         text += f", {timedelta(seconds=int((now - self._started) / done * left))} left" if done else ""
-        for start, name in sorted((start, name) for _, name, start in list(_running.values()))[:1]:
+        for start, name in sorted((start, name) for _, name, start in list(_running.values()) if name)[:1]:
             text += f"; {name} has been running for {timedelta(seconds=int(now - start))}"
         if self._clear:
             bar = f"[{'#' * (20 * done // self._total):.<20}] {text}"[: os.get_terminal_size().columns - 1]
@@ -357,12 +359,12 @@ def connect(options: Options, stack: ExitStack) -> tuple[Executor, int, Callable
     _, output, problem = call([options.docker, "info", "--format", "{{json .}}"], options.run_id)
     info = json.loads(output or "{}")
     processors = info.get("NCPU") or info.get("host", {}).get("cpus")  # docker's name, podman's name
-    problem = prune(options) if processors else f"docker info: {info.get('ServerErrors') or problem}"
+    problem = prune(options) if processors else "docker info: " + (info.get("ServerErrors") or [problem])[0]
     if problem:
         raise de.EvaluationError(problem)
     parallel = options.parallel or min(processors, 8)
-    executor = stack.enter_context(ThreadPoolExecutor(parallel))
-    return executor, parallel, functools.partial(interrupt, options.run_id)
+    stop = functools.partial(interrupt, options.run_id)
+    return stack.enter_context(ThreadPoolExecutor(parallel)), parallel, stop
 
 
 # ---- Command line ----
@@ -399,7 +401,7 @@ def print_summary(tasks: Sequence[Task], results: dict[Task, Report], problems: 
             label = "not repeated" if task in results else "no score"
             reasons[f"{label}: {problems.get(task, 'not evaluated')}"].append(task.name)
     for reason, names in reasons.items():
-        print(f"{de.printable(reason, 400)}: {de.quoted_list(names, '')}")
+        print(f"{de.printable(reason, 400)}: {de.quoted_list(names, '', 50)}")
     for model in sorted({task.model for task in tasks}):
         summaries = [results[task]["summary"] for task in tasks if task.model == model and task in results]
         total = sum(summary["total_score"] / (summary["max_score"] or 1) for summary in summaries)
@@ -414,9 +416,9 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     for name, text in {"artifacts": "Dockerfiles", "rubrics": "rubrics", "reports": "reports"}.items():
         add(f"--{name}", metavar="DIR", default=name, help=f"folder of the {text} (default: {name})")
     add("--checkouts", metavar="DIR", help="folder of the build contexts (default: checkouts, if it exists)")
-    add("--layout", action="append", type=layout_pattern, help=f"paths of Dockerfiles (default: {LAYOUT}) *")
+    add("--layout", action="append", type=layout_pattern, help=f"their paths; repeatable (default: {LAYOUT})")
     for name in ("model", "repo"):
-        add(f"--{name}", metavar="PATTERN", action="append", help="only these, by a shell pattern *")
+        add(f"--{name}", metavar="PATTERN", action="append", help="only these, a shell pattern; repeatable")
     add("--shard", metavar="K/N", default="1/1", help="only the Kth of N parts")
     add("--parallel", metavar="N", type=int, help="evaluations in parallel (default: processors, at most 8)")
     add("--dask", metavar="ADDRESS", help="evaluate on the workers of this Dask scheduler")
@@ -430,9 +432,9 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     add("--start-timeout", metavar="S", type=float, default=120.0, help="seconds (default: 120)")
     add("--jobs", metavar="N", type=int, default=1, help="parallel commands in one evaluation (default: 1)")
     for step in ("build", "run"):
-        text = f"option of docker {step}, such as --{step}-option=--network=host *"
+        text = f"option of docker {step}, such as --{step}-option=--network=host; repeatable"
         add(f"--{step}-option", dest=f"{step}_options", metavar="OPT", action="append", default=[], help=text)
-    add("--offline", action="store_true", help="a missing base image is a failed build: no registry is asked")
+    add("--offline", action="store_true", help="no registry is reachable, a missing base image fails")
     add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")
     options = parser.parse_args(argv)
     names = ("build_options", "run_options", "build_timeout", "start_timeout", "jobs")
@@ -460,15 +462,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_plan(tasks, jobs, left_out)
         if options.list:
             return 1 if left_out else 0
-        for path in [task.report for task in tasks if options.fresh and os.path.exists(task.report)]:
-            os.unlink(path)
         run = Coordinator(options, results)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, run.on_signal)
         if jobs:
             run.run(jobs)
         print_summary(tasks, results, run.problems)
-    except (de.EvaluationError, OSError, ImportError) as error:
+    except (de.EvaluationError, OSError, ValueError, ImportError) as error:
         print(f"error: {de.printable(str(error), 500)}", file=sys.stderr)
         return 1
     return 128 + run.signal if run.signal else 1 if left_out or len(results) < len(tasks) else 0

@@ -41,7 +41,7 @@ print("the log", file=sys.stderr, flush=True)
 while "SLEEP" in text and not os.path.exists("awake"):
     time.sleep(0.05)
 results = dict(FAIL=["build"], SLOW=["build_timeout"], LATE=["", "timeout"], NOSTART=["", "failed", False])
-results.update(ENGINE=["engine"], REGISTRY=["registry"], USAGE=["usage"], CRASH=None)
+results.update(OTHERS=["interrupted"], ENGINE=["engine"], REGISTRY=["registry"], USAGE=["usage"], CRASH=None)
 word = next((word for word in results if word in text), "")
 word = ("ENGINE" if "THEN" in text else "" if "ONCE" in text else word) if no_cache else word
 end(*results.get(word, [""]))
@@ -186,7 +186,9 @@ def test_what_cannot_be_evaluated_is_left_out_with_the_reason(monkeypatch):
     assert (code, out[:56]) == (1, "a: 1 Dockerfiles, 0 resumed\nbase image x: 1 Dockerfiles\n")
     assert "reports/b/app.json\n  artifacts/b/app.dockerfile\n" in out
     assert "did you mean 'run_command'?)\n  artifacts/a/bad.dockerfile\n" in out
-    assert "checkouts/bare: no such folder for the build context\n  artifacts/a/bare.dockerfile\n" in out
+    assert (
+        "no build context: the folder checkouts/bare does not exist\n  artifacts/a/bare.dockerfile\n" in out
+    )
     assert out.endswith("No such file or directory\n  artifacts/a/none.dockerfile\n")
 
 
@@ -220,6 +222,37 @@ def test_images_are_pulled_before_their_builds_and_the_others_do_not_wait(stub, 
     assert "no score: pull error: base image lost cannot be pulled: dial tcp: timeout: m/a\n" in out
     assert calls.count("builder prune --force --keep-storage 20GB") == 4  # at the start, and after each
     assert run("--build-cache", "1MB", "--fresh")[2] == "error: docker builder prune: refused\n"
+    assert kinds() == {
+        "m/b": "",
+        "m/c": "",
+        "m/d": "build",
+    }  # --fresh removes nothing before the engine answers
+
+
+def test_report_of_other_inputs_is_removed_if_there_is_no_new_one(stub):
+    tree({"m/app": ""})
+    assert (run()[0], kinds()) == (0, {"m/app": ""})
+    Path("artifacts/m/app.dockerfile").write_text("CRASH")
+    assert (run()[0], kinds()) == (1, {})
+
+
+def test_evaluation_that_others_interrupt_is_run_again(stub):
+    tree({"m/app": "OTHERS"})
+    code, out, _ = run()
+    assert (code, stub()) == (1, ["m/app", "m/app"])
+    assert "no score: interrupted error: why: m/app\n" in out
+
+
+def test_lost_scheduler_is_an_engine_error(stub):
+    tree({"m/app": ""})
+    options = ea.parse_arguments(["--no-repeat"])
+    ((task,), _), future = ea.find_tasks(options), ea.Future()
+    future.cancel()
+    coordinator = ea.Coordinator(options, {})
+    coordinator._stop_reason, coordinator._total, coordinator._parallel = "", 1, 1
+    coordinator._submit = lambda job: None
+    coordinator._finish(ea.Job(task), future)
+    assert coordinator.problems[task] == "engine error: scheduler lost"
 
 
 def test_usage_errors():
