@@ -242,7 +242,7 @@ def read_reports(arguments: Iterable[str], *, samples: bool = False) -> tuple[li
                 report = Report(json.load(file), place, model, sample)
             first = reports.setdefault((model, report.repo, sample), report)
             if first is not report:
-                raise ValueError(f"duplicate, {first.place} is for {report.repo} as well")
+                raise ValueError(f"duplicate: {first.place} counts for {report.repo}")
         except json.JSONDecodeError as error:
             left_out.append(f"{place}: not JSON, or incomplete: {error}")
         except (OSError, ValueError, RecursionError) as error:
@@ -339,6 +339,7 @@ class Board:
         self.best = self.complete[0].bounds[0] if self.complete else 0.0
         self.group = [row for row in self.complete if self.best - row.bounds[0] <= limit]
         self.undecided = [row for row in self.rows if row.missing and self.best - row.bounds[1] <= limit]
+        self.has_leader = len(self.group) == 1 and not self.undecided and self.critical is not None
         self.differing, differences = compare_conditions(reports)
         self.notes = [*notes, *[f"conditions differ: {differences}"] * bool(differences)]
 
@@ -348,7 +349,7 @@ class Board:
             return "incomplete"
         if row not in self.group:
             return "behind"
-        return "leads" if len(self.group) == 1 and self.critical is not None else "not distinguishable"
+        return "leads" if self.has_leader else "not distinguishable"
 
 
 def compare_conditions(reports: Iterable[Report]) -> tuple[Mapping[str, Iterable[str]], str]:
@@ -387,14 +388,14 @@ def headline(board: Board) -> list[str]:
     sizes = f"models: {len(board.rows)}, repositories: {len(board.repos)}, reports: {len(board.reports)}"
     first = quoted_list((row.model for row in board.group), "", separator=" and ") or "the models"
     if board.critical is None:
-        first += f" cannot be distinguished: this takes 2 models with a score for {MIN_CRITICAL} repositories"
+        first += f" cannot be distinguished: this takes 2 complete models and {MIN_CRITICAL} repositories"
     else:
-        is_alone = len(board.group) == 1
-        other = board.complete[1] if is_alone else board.group[-1]
+        other = board.complete[1] if len(board.group) == 1 else board.group[-1]
         gap = f"difference {points(board.best - other.bounds[0])} points"
-        first += f" leads, {other.model} is next" if is_alone else " cannot be distinguished"
+        role = "leads" if board.has_leader else "is the best complete model"
+        first += f" {role}, {other.model} is next" if len(board.group) == 1 else " cannot be distinguished"
         first += f" ({gap}, critical difference {points(board.critical)})"
-    last = f"incomplete, and possibly not behind: {quoted_list((row.model for row in board.undecided), '')}"
+    last = f"incomplete, and possibly the best: {quoted_list((row.model for row in board.undecided), '')}"
     return [f"{sizes}, {' to '.join(sorted({days[0], days[-1]}))}", first, *[last] * bool(board.undecided)]
 
 

@@ -123,7 +123,7 @@ def test_equal_models_are_rarely_behind():
 
 # Board
 
-FEW = "cannot be distinguished: this takes 2 models with a score for 6 repositories"
+FEW = "cannot be distinguished: this takes 2 complete models and 6 repositories"
 STANDINGS = {  # by the scores of models: the first words of their standings, and a part of the headline
     "a=989898 b=212121": ("leads behind", "a leads, b is next (difference 70.0 points, critical difference "),
     "a=989898 b=898987 c=121212": (
@@ -131,7 +131,8 @@ STANDINGS = {  # by the scores of models: the first words of their standings, an
         "a and b cannot be distinguished (difference 3.3 points",
     ),
     "a=989898 b=212121 c=11111e": ("leads behind incomplete", "a leads, b is next (difference 70.0 points"),
-    "a=989898 b=212121 c=99999e": ("leads behind incomplete", "incomplete, and possibly not behind: c"),
+    "a=989898 b=212121 c=99999e": ("not behind incomplete", "a is the best complete model, b is next (diff"),
+    "a=989898 b=212121 c=9e9999": ("not behind incomplete", "incomplete, and possibly the best: c\n"),
     "a=555555 b=555555": ("not not", "a and b cannot be distinguished (difference 0.0 points, critical diff"),
     "a=99999 b=12345": ("not not", f"a and b {FEW}"),
     "a=989898": ("not", f"a {FEW}"),
@@ -146,7 +147,7 @@ def test_model_leads_only_beyond_the_critical_difference(tmp_path, run, models):
     standings = {line.model: made.standing(line).split()[0] for line in made.rows}
     assert " ".join(standings[model] for model in sorted(standings)) == STANDINGS[models][0]
     assert STANDINGS[models][1] in run(folder)[1]
-    assert ("possibly" in run(folder)[1]) == ("9e" in models or "ee" in models)
+    assert ("possibly" in run(folder)[1]) == ("c=9" in models or "ee" in models)
 
 
 def test_outcome_decides_whether_there_is_a_score(tmp_path, run):
@@ -278,7 +279,7 @@ def test_folders_name_models_and_what_is_no_report_is_named(tmp_path, run):
     assert left_out == [
         "reports/gpt/\\udcff\\n\\x1b.json: not a regular file of at most 20 MB",
         "reports/pipe.json: not a regular file of at most 20 MB",
-        "reports/y.json: duplicate, reports/x.json is for app as well",
+        "reports/y.json: duplicate: reports/x.json counts for app",
     ]
     reports, _ = lb.read_reports([f"old={folder}", f"new={folder}/gpt/prompt 1"])
     assert [made.model for made in reports] == ["new/prompt 1", "old/gpt/prompt 1", "old/reports"]
