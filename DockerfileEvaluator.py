@@ -657,11 +657,8 @@ _NETWORK_FAILURE = re.compile(
     r"(?i).{0,60}(temporary failure|could ?n.t resolve|could not resolve|name or service not known|rate limit"
     r"|connection (refused|timed out|reset)|network is unreachable|too many requests).{0,80}"
 )
-# <<WORD, and later a line that is only WORD (Dockerfile reference, "Here-Documents").
-_HERE_DOCUMENT = re.compile(
-    r"(?im)^[ \t]*(?:RUN|COPY|ADD)\b(?:[^\\\n\"'#]|\\[\s\S]|\"[^\"\n]*\"|'[^'\n]*')*?"
-    r"[ \t]\d*<<-?([\"']?)(?P<word>\w+)\1[^\\\n]*$"
-)
+# A line with <<WORD outside quotes and comments (Dockerfile reference, "Here-Documents").
+_HERE_DOCUMENT = re.compile(r"(?:[^\\\"'#]|\\.|\"[^\"]*\"|'[^']*')*?\s\d*<<-?([\"']?)(?P<word>\w+)\1")
 _NEEDS_BUILDKIT = re.compile(
     r"(?i)the --[a-z-]+ option requires BuildKit|(dockerfile parse [\w ]+: )?"
     r"unknown flag: -*(link|parents|exclude|checksum|keep-git-dir|unpack|network|security|device)\b"
@@ -711,7 +708,7 @@ def check_options(step: str, options: Sequence[str]) -> None:
     """Raise ValueError for options of `docker build` or `docker run` that would break the evaluation."""
     for option in [options] if isinstance(options, str) else options:
         if isinstance(options, str) or not _OPTION.fullmatch(option) or "\0" in option:
-            raise ValueError(f"{step} options: expected such as --memory=2g or -eA=b, found {option!r}")
+            raise ValueError(f"{step} options: not like --memory=2g or -eA=b: {re.split('[ =]', option)[0]}")
         if re.match(_REFUSED_OPTIONS[step], option):
             raise ValueError(f"{step} options: the evaluation depends on its own value for '{option}'")
 
@@ -886,14 +883,15 @@ class BuildLog:
         self.failed, self.vertex_error = "", ""  # number and error of the first BuildKit vertex that failed
         self._rest = {"": b"", "stdout": b"", "stderr": b""}
         self._end, self._head = Excerpt(0, LOG_TAIL), Excerpt(LOG_HEAD, 0)  # of the log; of the last step
-        self._stderr: list[str] = []  # the first and the last 50 lines
+        self._stderr: list[str] = []  # the first and the last 50 lines, or those of docker's final error
+        self._has_final_error = False
 
     def feed(self, stream: str, data: bytes) -> None:
         """Add the next bytes of stdout or stderr, or none; called at least after each POLL_INTERVAL."""
         self._console.tick()
         *lines, rest = (self._rest[stream] + data).split(b"\n")
         if len(rest) > CHUNK:
-            lines, rest = [*lines, rest], b""
+            lines, rest = [*lines, rest], b" "  # what follows does not begin a line
         self._rest[stream] = rest
         for line in lines:
             self._add(stream, line.decode(errors="replace").rstrip("\r"))
@@ -905,11 +903,10 @@ class BuildLog:
 
     @property
     def error_lines(self) -> list[str]:
-        """Docker's error message: the end of stderr, since only docker writes there last."""
+        """Docker's final error; without a failed vertex its later lines may be text of the Dockerfile."""
         if self.builder == "legacy":  # whose RUN instructions print to stdout
             return list(itertools.dropwhile(_NOTICE.match, self._stderr))
-        starts = [n for n, line in enumerate(self._stderr) if re.match("(?i)-{6}$|error: |failed to ", line)]
-        return self._stderr[starts[-1] if starts else -1 :]
+        return self._stderr if self._has_final_error else self._stderr[-1:]
 
     @property
     def final_error(self) -> str:
@@ -971,6 +968,9 @@ class BuildLog:
         if is_step:
             self._head = Excerpt(LOG_HEAD, 0)
         if stream == "stderr" and line.strip():
+            is_first = not self._has_final_error or self.failed or self.builder == "buildah"
+            if self.builder != "legacy" and is_first and re.match("(?i)-{6}$|error: |failed to ", line):
+                self._stderr, self._has_final_error = [], True
             self._stderr.append(line)
             del self._stderr[50:-50]
         for excerpt in (self._end, self._head):
@@ -979,7 +979,7 @@ class BuildLog:
 
     def _begins_step(self, line: str) -> bool:
         """Record the step that a line begins; return whether it is one of the Dockerfile's instructions."""
-        vertex = _VERTEX.match(line) if self.builder == "buildkit" else None
+        vertex = _VERTEX.match(line) if self.builder == "buildkit" and not self._has_final_error else None
         if vertex and vertex["rest"].startswith("ERROR: ") and not self.failed:
             self.failed, self.vertex_error = vertex["number"], vertex["rest"][len("ERROR: ") :]
             self.step = self._titles.get(self.failed, "")
@@ -1353,7 +1353,7 @@ def check_builder(docker: Docker, log: BuildLog) -> None:
         return
     is_empty = "BUILDPLATFORM" in docker.dockerfile and log.final_error.startswith("failed to parse platform")
     lines = set(map(str.strip, docker.dockerfile.splitlines()))
-    has_document = any(match["word"] in lines for match in _HERE_DOCUMENT.finditer(docker.dockerfile))
+    has_document = any(match["word"] in lines for match in filter(None, map(_HERE_DOCUMENT.match, lines)))
     if is_empty or has_document or _NEEDS_BUILDKIT.match(log.final_error):
         message = "this Dockerfile needs BuildKit, and this docker has none (install docker-buildx)"
         raise EvaluationError(message, "usage")

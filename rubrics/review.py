@@ -50,10 +50,10 @@ _ENDS_SHELL = re.compile(  # what can end the shell, or never ends
 )
 _IS_SURE = re.compile(rf"{_START}(?:!|echo|printf)\s[^;&|\n]*\Z")  # a pipe from this hides no failure
 _SUCCEEDS = r"true|:|exit\s+0|echo(?![\w.-])[^<>()]*|rm\s+(?:-\w+\s+)*-\w*f[^<>()]*"
-_FILTER = r"(?:head|tail|wc|cat|sort|uniq|cut|tee\s+(?:-a\s+)?\S+)(?:\s+(?:-[dt]\s+\S+|-\S+|\+?[\d,]+))*"
+_FILTER = r"(?:head|tail|wc|cat|sort|uniq|cut|tee\s+(?:-a\s+)?\S+)(?:\s+(?:-[dt]\s+\S+|-[^\s)}]+|\+?[\d,]+))*"
 _COMPOUND = r"[|(){}]|(?<!&)&(?!&)|\b(?:if|case|for|while|until|trap|kill|ulimit)\s"
 _SERVER = r"""(?:\S*python\S*\s+(?:-m|\S*manage\.py)\s+)?(?:http\.server|runserver|uvicorn|gunicorn|php\s+-S
-    |flask\s.*\brun|redis-server|streamlit\s+run|ollama\s+serve|tail\s+-[fF]|sleep\s+infinity)(?!\S)"""
+    |flask\s.*\brun|npm\s+(?:start|run\s+dev)|memcached|redis-server|streamlit\s+run|ollama\s+serve|tail\s+-[fF]|sleep\s+infinity)(?!\S)"""
 
 # Rule, key of subjects(), pattern (its group or else the match is quoted), what happens and what to write.
 # fmt: off
@@ -61,22 +61,23 @@ RULES = (
     ("no-syntax", "facts", "(?m)^syntax (.+)", "`sh -n` refuses it ({found}), so it cannot run; correct it"),
     ("cannot-fail", "facts", "(?m)^exit_code (any)", "{found} exit code passes, so any image does; name one"),
     ("cannot-fail", "end", rf"\A(?:\|\||[;&\n]|)\s*(?:{_SUCCEEDS})\Z|\A&\Z",
-     'ends in {found}, so the exit code is always 0; leave it out ("exit_code": "any" lets strings decide)'),
+     'ends in {found}, so the exit code is always 0; leave it out (or "exit_code": "any" beside strings)'),
     ("hidden-status", "pipe", rf"\A(\|\s*(?:\S*/)?{_FILTER})[\s)}}]*\Z",
-     "the exit code is that of {found}, so earlier failures are lost; leave it out, or test what it prints"),
+     "the exit code is that of {found}: a failure before it is lost; leave it out, or test what it prints"),
     ("never-ends", "script", rf"""(?sx) \A(?!.*(?:{_COMPOUND})) (?:.*(?:&&|[;\n]))?[ \t]*(?:\w+=\S*[ \t]+)*
         ({_SERVER} (?!.*\s(?:-[hvVD]|--(?:help|version|check\S*|daemon\S*))(?!\S)) [^;&\n]*)\Z""",
      "{found} runs until it is killed, so this times out; start it with '&' and use it in the same command"),
     ("bash-only", "posix", rf"""(?x) (?: {_START}(?=(?:\[\[|source|pushd|popd|shopt|declare|mapfile)\s)
-        | (?=&>) | (?:^|[\s!(])(?:\[|test)\s[^;&|\n]*\s(?===\s) ) ([^\s>]+>?)""",
-     "dash, Debian's /bin/sh, has no {found}; use '[', '.', '=' or '>', or write \"shell\": \"/bin/bash\""),
+        | (?=&>) | {_START}set\s[^;&|\n]*(?=pipefail)
+        | (?:^|[\s!(])(?:\[|test)\s[^;&|\n]*\s(?===\s) ) ([^\s>]+>?)""",
+     "dash, Debian's /bin/sh, has no {found}; write '[', '. ./FILE', '=', '>', or \"shell\": \"/bin/bash\""),
     ("shell-function", "posix", r"""(?sx) \A(?!.*(?:\b(?:source|eval)\s|(?:^|[;&|\s])\\?\.\s|\|\|))
         (?:.*(?:&&|[;\n(]))?\ *((?:command\s+-v\s+)?(?:nvm|sdk)(?![\w./=-])|(?:conda|mamba)\s+activate)""",
-     "{found}: a function of interactive shells, so no image passes; ask for the program that it provides"),
+     "{found} is a function of interactive shells, which tests do not have; ask for what it provides"),
     ("shell-function", "script", r"\A(?:source|\.)\s+\S*(?:rc|profile)\Z",
      "{found} changes only its own shell, and each test has another; join it by '&&' to what needs it"),
     ("carriage-return", "lines", r"\S*\r(?=\n|\Z)", "{found} ends in a carriage return; use \\n alone"),
-    ("short-needle", "needles", r"\A[\x00-\x7f]{1,2}\Z", "{found}: in many texts by accident; write more"),
+    ("short-needle", "needles", r"\A[\x00-\x7f]{1,2}\Z", "{found}: in many texts; add the words next to it"),
     ("literal-needle", "needles", r"\A(?!import\ ).*(?:\.[*+]|\\(?:\.|[dsw](?![a-z]))|\[(?:0-9|a-z|A-Z)).*",
      "{found} is searched as it is, not as a pattern; write a text that does not vary, or use grep -E"),
     ("literal-name", "names", r".*\s.*", "{found} is searched as one name with blanks; write the name alone"),
@@ -209,8 +210,8 @@ def write_faked(folder: str, tests: Sequence[de.Test]) -> str:
 
 GIFTS = {  # kind and explanation of a test that an image without the work passes
     "bare": ("free", "passes on the base image; ask for what has to be set up"),
-    "copied": ("given", "passes once the project's files are copied"),
-    "faked": ("faked", "passes with stubs that print the strings of the rubric"),
+    "copied": ("given", "passes once the project's files are copied; give few points"),
+    "faked": ("faked", "passes with stubs of the rubric's names and strings; give few points or use draw"),
 }
 IMAGES = (*GIFTS, "solution")
 KINDS = ("free", "given", "faked", "unsolved", "flaky")  # of problems, in the order of the output
@@ -345,6 +346,9 @@ def objections(review: Review) -> Iterator[str]:
         points = measured["images"].get(image, {"points": 0})["points"]
         if points > limit * review["points"] + 1e-9:
             yield f"the {image} image gets more than {100 * limit:.0f} % of the points"
+    for image, why in measured["not_measured"].items():
+        if not why.startswith("no --"):  # given, but not there
+            yield f"{image}: not measured, {why}"
     kinds = collections.Counter(problem["kind"] for problem in measured["problems"])
     yield from (f"{kinds[kind]} {kind}" for kind in ("unsolved", "flaky") if kinds[kind])
 
@@ -367,11 +371,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("rubrics", metavar="RUBRIC", nargs="+", help="a rubric file")
     add("--strict", action="store_true", help="exit 1 for warnings, high shares, unsolved and flaky tests")
     add("--json", metavar="FILE", help="write the results as JSON; - for stdout")
-    add(
-        "--base",
-        metavar="IMAGE",
-        help="measure on images built from this one; {repo} in paths: the rubric's name",
-    )
+    add("--base", metavar="IMAGE", help="measure FROM this image; {repo} in paths: name of the rubric's file")
     add("--context", metavar="DIR", default="", help="the project's files, for the copied image")
     add("--solution", metavar="DOCKERFILE", default="", help="a Dockerfile that does the work")
     add("--solution-context", metavar="DIR", default="", help="default: --context, or the solution's folder")
@@ -384,7 +384,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("expected --repeat of at least 1, and --base without blanks")
     for path in filter(None, (args.context, args.solution)):
         if "{repo}" not in path and (len(args.rubrics) > 1 or not os.path.exists(path)):
-            parser.error(f"{path}: not found, or without the {{repo}} that several rubrics need")
+            parser.error(f"{path}: not found, or without {{repo}}, which several rubrics need")
     if args.json and os.path.realpath(args.json) in map(os.path.realpath, args.rubrics):
         parser.error(f"--json would overwrite the rubric {args.json}")
     return args

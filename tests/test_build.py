@@ -159,6 +159,13 @@ def test_short_log_is_kept_in_full_and_once(fake, evaluate):
     assert sorted(log.splitlines()) == ["Step 1/1 : FROM x", "first", "last"]
 
 
+def test_rest_of_a_long_line_begins_no_line():
+    log = de.BuildLog(de.Console(None))
+    log.feed("stderr", b"#1 [internal] load build definition\n#2 [2/2] RUN x\n#2 0.1 " + b"A" * 70_000)
+    log.feed("stderr", b"#1 ERROR: failed to copy: httpReadSeeker: x\n")
+    assert (log.builder, log.failed) == ("buildkit", "")
+
+
 SLEEPS = {
     "RUN sleep 600": legacy(FROM, "RUN sleep 600", error=""),
     "[2/2] RUN sleep 600": buildkit(FROM_VERTEX, "[2/2] RUN sleep 600\n0.1 text", error=""),
@@ -186,6 +193,7 @@ BUILDKIT_NEEDED = {  # what the legacy builders of docker 20.10 and 28.5 print
     "here-document, 20.10": (["FROM x", "RUN <<EOF", "echo hi", "EOF"], legacy(error="Error response from daemon: dockerfile parse error line 3: unknown instruction: ECHO")),
     "here-document, 28": (["FROM x", "RUN <<EOF", "echo hi", "EOF"], {"do": "print", "stdout": "Sending build context to Docker daemon\nStep 1/2 : FROM x\nStep 2/2 : RUN <<EOF\n"}),
     "here-document of a command": (["FROM x", "RUN set -e; \\", "  python3 - <<-'END' >/log", "print(1)", "\tEND", "RUN y"], {"do": "print", "stdout": "Step 1/2 : FROM x\n"}),
+    "many lines": (["FROM x", *["RUN true\\"] * 9000, "cat <<EOF", "EOF"], {"do": "print", "stdout": "Step 1/2 : FROM x\n"}),
     "lower case": (["FROM x", "run <<EOF", "echo hi", "EOF"], {"do": "print", "stdout": "Step 1/2 : FROM x\n"}),
     "COPY here-document, 28": (["FROM x", "COPY <<EOF /f", "hi", "EOF"], legacy(FROM, "COPY <<EOF /f", error="COPY failed: no source files were specified")),
     "--mount": needs("RUN --mount=type=cache,target=/c true", "the --mount option requires BuildKit. Refer to https://docs.docker.com/go/buildkit/ to learn how to build images with BuildKit enabled"),

@@ -89,6 +89,7 @@ DIAGNOSES = {
     "connection lost once": ([failed(legacy(FROM, error="unexpected EOF"), nth=1), {**UNCLEAR, "nth": 2}], {}, "build", "some reason"),
     "no target stage": ([refused("--target=x", on, 'ERROR: target stage "x" could not be found', stdout="Step 1/1 : FROM x\n") for on in ("build", "smoke build", "smoke RUN")], {"build_options": ["--target=x"]}, "build", "target stage"),
     **{f"connection: {text}": ([failed(legacy(FROM, "RUN x", error=text))], {}, "engine", "") for text in CONNECTION_LOST},
+    "no connection: line break in COPY": ([failed(buildkit("[1/2] FROM x\nCACHED", error="ERROR: failed to solve: X: a\nERROR: unexpected EOF"))], {}, "build", "X: a"),
     **{f"no connection: {text}": ([failed(legacy(FROM, "ADD x /", error=text))], {}, "build", text) for text in NOT_LOST},
     **{f"user name {option}": ([refused(option, on, NO_USER) for on in ("run", "smoke run")], {"run_options": ["--memory=1g", option]}, "failed", "") for option in ("--user=app:app", "-uapp", "--group-add=docker")},
 }  # fmt: skip
@@ -219,6 +220,8 @@ ASKS_NONE = {
     "COPY of a missing file": legacy(FROM, 'COPY ["dial tcp: ghcr.io", "/"]', error="COPY failed: stat dial tcp: ghcr.io: file does not exist"),
     "FROM, legacy, not the registry": legacy("FROM x", error="failed to register layer: mkdir x: file exists"),
     "no step": legacy(error=NO_HOST),
+    "line break in COPY": buildkit(f"{METADATA}docker.io/library/x:1\nDONE 0.1s", error="ERROR: failed to solve: X: a\nERROR: short read: x"),
+    "vertex after a line break in COPY": buildkit(f"{METADATA}docker.io/library/x:1\nDONE 0.1s", error="ERROR: failed to solve: X: a\n#2 ERROR: short read: x"),
 }  # fmt: skip
 UNREACHABLE = f"Error response from daemon: {NO_HOST}"
 

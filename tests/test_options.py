@@ -85,9 +85,9 @@ def test_option_that_the_evaluation_depends_on_is_refused(fake, dockerfile, rubr
 
 # Arguments of the command line, part of the message
 MISSPELLED = [
-    (["--run-option=-e FOO=1"], "such as --memory=2g or -eA=b, found '-e FOO=1'"),
-    (["--run-option=--memory 2g"], "found '--memory 2g'"),
-    (["--build-option=--build-arg A=b"], "found '--build-arg A=b'"),
+    (["--run-option=-e FOO=1"], "run options: not like --memory=2g or -eA=b: -e\n"),
+    (["--run-option=--memory 2g"], "-eA=b: --memory\n"),
+    (["--build-option=--build-arg A=b"], "-eA=b: --build-arg\n"),
     (["--run-option", "--memory=2g"], "argument --run-option"),
     (["--build-option", "--no-cache"], "argument --build-option"),
 ]

@@ -54,7 +54,7 @@ CASES = {
         ["flask run & curl localhost", "timeout 5 flask run", "uvicorn --version", "gunicorn --check-config app", "flask run-x",
          "redis-server --daemonize yes && redis-cli ping", "flask run || make", "tail -f log | grep -m1 x", "test -f tail -f",
          "if test -f x; then sleep infinity; fi", "pytest -k 'flask run'"]),
-    "bash-only": (["[[ -f x ]]", "if [[ -f x ]]; then make; fi", "source x && make", "A=1 source x", "make &>log", '[ "$A" == b ]'],
+    "bash-only": (["[[ -f x ]]", "if [[ -f x ]]; then make; fi", "source x && make", "A=1 source x", "make &>log", "set -eo pipefail; make", '[ "$A" == b ]'],
         ["[ -f x ] && test x", "bash -c 'source x && [[ -f y ]]'", "./source x", "make source x", "make >/dev/null 2>&1",
          "cat <<END | bash\nsource y\nEND", command("[[ -f x ]]", shell="/bin/bash")]),
     "shell-function": ([names("nvm"), names("sdk"), "nvm use 20 && node -v", "command -v nvm", "cd x && conda activate y && python -c 1",
@@ -123,7 +123,7 @@ def test_lint_output(write):
     expected = (
         f"{good}: 2 tests, 3.5 points, 0 warnings\n"
         f"warning: {bad}: cannot-fail: tests[0] 'run_command_1': ends in '|| true', so the exit code is always 0; "
-        'leave it out ("exit_code": "any" lets strings decide)\n'
+        'leave it out (or "exit_code": "any" beside strings)\n'
         f"{bad}: 1 test, 1 point, 1 warning\n"
     )
     assert called(review.main, good, bad) == (0, expected, "")
@@ -152,7 +152,7 @@ def test_text_of_a_rubric_cannot_steer_the_screen(write):
         (["x", "--base", "b", "--repeat", "0"], "expected --repeat of at least 1"),
         (["x", "--base", "b\nRUN y"], "--base without blanks"),
         (["x", "--base", "b", "--solution", "missing"], "missing: not found"),
-        (["x", "y", "--base", "b", "--context", "."], "without the {repo} that several rubrics need"),
+        (["x", "y", "--base", "b", "--context", "."], "without {repo}, which several rubrics need"),
         (["x", "--json", "./x"], "--json would overwrite the rubric ./x"),
     ],
 )
@@ -228,7 +228,11 @@ def test_measure(clean_engine, write, tmp_path, monkeypatch):
 )
 def test_strict_limits_the_shares(points, images):
     results = {name: {"points": points} for name, points in (("bare", 1), ("copied", 4), ("faked", 5))}
-    result = {"points": points, "warnings": [], "measured": {"images": results, "problems": []}}
+    result = {
+        "points": points,
+        "warnings": [],
+        "measured": {"images": results, "problems": [], "not_measured": {}},
+    }
     assert [text.split()[1] for text in review.objections(result)] == images
 
 
