@@ -1983,8 +1983,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         usage="DockerfileEvaluator.py --dockerfile FILE --repo NAME [--rubric FILE] [OPTION]…",
         description="Build a Dockerfile, test the image against a JSON rubric, write a JSON report.",
-        epilog="Exit codes: 0 all tests passed; 1 a test did not pass, the build failed, there is no score; "
-        "2 usage error; 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).",
+        epilog="Example: --run-option=--memory=2g\nExit codes: 0 passed; 1 not passed; 2 usage; 130 Ctrl-C",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = parser.add_argument
@@ -1998,8 +1998,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--start-timeout", metavar="S", type=float, default=START_TIMEOUT, help="seconds (default: 120)")
     add("--jobs", metavar="N", type=int, default=1, help="commands to run in parallel (default: 1)")
     for step in ("build", "run"):
-        option, text = f"--{step}-option", f"such as --{step}-option=--network=host; repeatable"
-        add(option, dest=f"{step}_options", metavar="OPT", action="append", default=[], help=text)
+        text = f"an argument of docker {step}; repeatable"
+        add(f"--{step}-option", dest=f"{step}_options", metavar="OPT", action="append", default=[], help=text)
     add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")
     add("--junit", metavar="FILE", help="JUnit XML report")
     add("--markdown", metavar="FILE", help="append a Markdown table")

@@ -41,7 +41,6 @@ MAX_ENGINE_ERRORS = 5  # in a row, times the number of parallel evaluations; the
 MAX_LOG = 1024 * 1024  # bytes at the end of a log that run_task() returns
 DOCKER_TIMEOUT = 600.0  # seconds for a docker command
 QUIET = 60.0  # seconds without output, after which a line shows the progress
-# If `docker pull` ends with one of these, the build fails as well, and that is its score.
 NO_SUCH_IMAGE = re.compile("not exist|manifest unknown|not found|denied|forbidden|not authorized|invalid ref")
 
 Report = Dict[str, Any]  # as in rubrics/schema/report.schema.json
@@ -196,7 +195,7 @@ def pull(image: str, docker: str, run: str, pauses: Sequence[float] = (5.0, 10.0
     for pause in pauses if code else ():
         code, _, problem = call([docker, "pull", image], run)
         if code == 0 or run in _interrupted or NO_SUCH_IMAGE.search(problem.replace(image, "")):
-            return ""
+            return ""  # the build decides
         time.sleep(pause)
     return f"base image {image} cannot be pulled: {problem}" if code else ""
 
@@ -412,6 +411,7 @@ def print_summary(tasks: Sequence[Task], results: dict[Task, Report], problems: 
 def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     """Return the options with their defaults; exit with 2 if they make no sense."""
     parser = argparse.ArgumentParser("evaluate_all", None, str(__doc__).splitlines()[0], allow_abbrev=False)
+    parser.usage = "evaluate_all.py [OPTION]…"
     add = parser.add_argument
     for name, text in {"artifacts": "Dockerfiles", "rubrics": "rubrics", "reports": "reports"}.items():
         add(f"--{name}", metavar="DIR", default=name, help=f"folder of the {text} (default: {name})")
@@ -432,7 +432,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     add("--start-timeout", metavar="S", type=float, default=120.0, help="seconds (default: 120)")
     add("--jobs", metavar="N", type=int, default=1, help="parallel commands in one evaluation (default: 1)")
     for step in ("build", "run"):
-        text = f"option of docker {step}, such as --{step}-option=--network=host; repeatable"
+        text = f"an argument of docker {step}; repeatable"
         add(f"--{step}-option", dest=f"{step}_options", metavar="OPT", action="append", default=[], help=text)
     add("--offline", action="store_true", help="no registry is reachable, a missing base image fails")
     add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")

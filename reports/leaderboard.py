@@ -111,8 +111,7 @@ VERSION = "2"  # major version of the evaluator whose reports are read
 MAX_FILE = 20_000_000  # bytes; reports are far smaller, as the evaluator limits what it keeps of output
 MAX_TEXT, MAX_OUTPUT = 300, 1000  # characters of names and messages; of the end of logs and outputs
 FAILED_BUILDS = {"build": "build failed", "build_timeout": "build timed out"}  # kinds of error that score 0
-NO_SCORE = {"engine": "engine error", "registry": "registry error", "usage": "usage error"}
-NO_SCORE["interrupted"] = "interrupted"
+NO_SCORE = {"interrupted": "interrupted", **{k: f"{k} error" for k in ("engine", "registry", "usage")}}
 OUTCOMES = {"": "scored", **FAILED_BUILDS, **NO_SCORE}
 CONDITIONS = (  # that influence scores, times or sizes; fields of the report's environment, with spaces
     *("evaluator version", "docker server", "builder", "storage driver", "platform", "engine cpus"),
@@ -625,6 +624,7 @@ def run(arguments: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.usage = "leaderboard.py FOLDER… [OPTION]…"
     add = parser.add_argument
     add("folders", nargs="+", metavar="FOLDER", help="has FOLDER/MODEL; with NAME=FOLDER: model NAME/MODEL")
     add("--samples", action="store_true", help="reports are in FOLDER/MODEL/SAMPLE")

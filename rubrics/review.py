@@ -365,8 +365,8 @@ def log(line: str) -> None:
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments; a usage error ends the program with exit code 2."""
-    usage = str(__doc__).split("\n\n")
-    parser = argparse.ArgumentParser(description=usage[0], epilog=usage[-1], allow_abbrev=False)
+    doc = str(__doc__).split("\n\n")
+    parser = argparse.ArgumentParser(None, "review.py RUBRIC… [OPTION]…", doc[0], doc[-1], allow_abbrev=False)
     add = parser.add_argument
     add("rubrics", metavar="RUBRIC", nargs="+", help="a rubric file")
     add("--strict", action="store_true", help="exit 1 for warnings, high shares, unsolved and flaky tests")
