@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from pathlib import Path
+import subprocess
 from xml.etree import ElementTree
 
 import junitparser
@@ -252,9 +252,12 @@ def test_report_follows_links_and_has_ordinary_permissions(tmp_path):
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
 
 
-def test_report_can_be_a_device(fake, evaluate):
-    assert outcome(evaluate(["FROM x"], TRUE, output="/dev/null")) == "passed"
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+def test_report_can_be_a_pipe(fake, evaluate, tmp_path):
+    os.mkfifo(str(tmp_path / "pipe"))
+    with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
+        report = evaluate(["FROM x"], TRUE, output=str(tmp_path / "pipe"))
+        assert json.loads(reader.communicate()[0].decode()) == report
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 @pytest.mark.parametrize("output", ["-", "/dev/stdout"])

@@ -100,8 +100,8 @@ def test_checks_that_are_ready_run_before_the_next_command(fake, evaluate):
 
 
 # Each waits until as many others have started, and notes how many run.
-MEETS = """mkdir -p on; touch on/$$
-until test $(ls on | wc -l) -ge {}; do sleep 0.05; done
+MEETS = """mkdir -p on met; touch on/$$ met/$$
+until test $(ls met | wc -l) -ge {}; do sleep 0.05; done
 ls on | wc -l >>log; sleep 0.2"""
 
 
