@@ -692,8 +692,9 @@ _ENVIRONMENT = {"BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": 
 _RUN_ARGS = ("--pull=never", "--log-driver=none", "--no-healthcheck", "--pids-limit=4096", "--stop-timeout=0")
 _REFUSED_OPTIONS = {
     "run": "--(name|rm|entrypoint|detach|interactive|tty|attach|cidfile|restart|help)(=|$)|-[Pq]*[dait]",
-    "build": "--(tag|file|iidfile|quiet|output|load|push|progress|help)(=|$)|-[tfqo]",
+    "build": "--(tag|file|iidfile|quiet|output|load|push|progress|check|call|help)(=|$)|-[tfqo]",
 }
+_NAMED_USER = re.compile(r"(--user=|--group-add=|-u).*[^\d:=]")  # which only the image under test has
 _OPTION = re.compile(r"(?s)--[a-z0-9-]+(=.*)?|-[A-Za-z](\S.*)?")  # one argument: no blank after the flag
 # Group "run": 12 hex digits and the time of expiry, in seconds since 1970 by the engine's clock.
 _OWNED = re.compile(rf"{NAME}[-:](?P<run>[0-9a-f]{{12}}-(?P<expires>[0-9]{{1,12}}))(-[0-9]+|\.lock)?")
@@ -1127,11 +1128,10 @@ class Docker:
     def smoke_test(self, size: int, options: Options) -> str:
         """Build an image with `size` random bytes, try to run a program in it and in a build.
 
-        Return what fails, or "". The program does not exist: a working engine reports that.
+        Return what fails, or "". A working engine reports that the program does not exist.
         """
-        # --target and users given by name refer to the user's image.
         build_options = [o for o in options.build_options if not o.startswith("--target")]
-        run_options = [o for o in options.run_options if not re.match(r"(--user|--group-add)=\D|-u=?\D", o)]
+        run_options = [o for o in options.run_options if not _NAMED_USER.match(o)]
         absent, tag, logs = f"/{secrets.token_hex(16)}", f"{self.image}-0", []
         name = f"{NAME}-{self._run_id}-{next(self._numbers)}"
         try:
@@ -1214,7 +1214,7 @@ class Docker:
         locked = {match["run"] for match in names if match and match[0].endswith(".lock")}
         for run_id in sorted((owned | locked) - {self._run_id}):
             with contextlib.suppress(OSError, ValueError):  # locked: the run is alive; or not readable
-                lock = lock_run(run_id, "r") if run_id in locked else None  # None: a run on another host
+                lock = lock_run(run_id, "r") if run_id in locked else None  # None: no lock file here
                 is_here = run_id in owned or (lock and lock.read() in ("", self._engine_id))
                 if is_here and (lock or float(run_id.partition("-")[2]) < now):
                     left = self._remove_run(run_id, time.monotonic() + KILL_TIMEOUT, lock)
@@ -1531,6 +1531,7 @@ def write_file(path: str, text: str, *, append: bool = False) -> None:
 
 PARALLEL_PROBES = 4  # tests that run no command
 _NO_CACHE = ("--no-cache", "--no-cache=true")
+_LIMITS = ("offline", "build_timeout", "start_timeout")  # compared for a report on a failure
 MAX_ERRORS = 2  # consecutive engine errors, after which the remaining tests are not run
 
 # Options whose values are published in the report; all other values may be secrets.
@@ -1572,7 +1573,7 @@ class TestRunner:
                 self._run_wave([test], 1, retry=True)
 
     def _run_wave(self, wave: Sequence[Test], limit: int, *, retry: bool = False) -> list[Test]:
-        """Run tests, at most `limit` in parallel; return those to be retried."""
+        """Run tests, at most `limit` in parallel; return those without proof or late beside others."""
         waiting = collections.deque(wave)
         running: dict[futures.Future[Result], Test] = {}
         to_retry: list[Test] = []
@@ -1613,7 +1614,7 @@ class TestRunner:
             if retry:
                 self._docker.connect(RECOVERY_TIMEOUT)
             run = self._docker.run_container(test.check, test.timeout, keep=retry)
-            text, seconds = run.excerpt.text(), run.ended_at - run.begun_at
+            text, seconds = run.excerpt.text(), (run.ended_at - run.begun_at) * bool(run.begins)
             self.has_started = self.has_started or run.begins > 0
             if run.expired == "check":
                 message = f"timed out after {test.timeout:g} s (container killed)"
@@ -1703,8 +1704,7 @@ def input_facts(options: Options) -> dict[str, Any]:
 def matches(report: Any, dockerfile: str, repo: str, rubric: str | None = None, **options: Any) -> bool:
     """Return whether --resume would take a report for these inputs.
 
-    `options` are evaluate()'s context, build_options, run_options. Raises EvaluationError if a file cannot be
-    read, ValueError for bad arguments.
+    `options` are evaluate()'s. Raises EvaluationError for an unreadable file, ValueError for bad arguments.
     """
     wanted = checked(Options(dockerfile, repo, rubric, **options))
     try:
@@ -1712,7 +1712,10 @@ def matches(report: Any, dockerfile: str, repo: str, rubric: str | None = None, 
         as_junit(report), score_line(report)  # these raise if the report is not complete
         key = environment["options_key"]
         is_scored = report["repo"] == repo and (not error or error["kind"] not in NO_SCORE)
-        is_same = all(environment[name] == value for name, value in input_facts(wanted).items())
+        facts = input_facts(wanted)
+        if error or environment["image_starts"] is False:
+            facts.update({name: getattr(wanted, name) for name in _LIMITS if name in environment})
+        is_same = all(environment[name] == value for name, value in facts.items())
         return is_scored and is_same and key == options_key(wanted, str(key).partition(":")[0])
     except (KeyError, TypeError, AttributeError, ValueError):
         return False
@@ -1838,13 +1841,11 @@ class Evaluation:
 
     def _earlier_report(self) -> Report | None:
         """Return the report in the output file if it has a score for the same inputs."""
-        options = self._options
         try:
-            report: Report = json.loads(read_file(str(options.output)))
+            report: Report = json.loads(read_file(str(self._options.output)))
         except (EvaluationError, ValueError, RecursionError):
             return None
-        same = {name: getattr(options, name) for name in ("context", "build_options", "run_options")}
-        return report if matches(report, options.dockerfile, options.repo, options.rubric, **same) else None
+        return report if matches(report, **self._options._asdict()) else None
 
 
 def select_tests(rubric: Rubric, ids: Sequence[str]) -> Rubric:
@@ -1960,7 +1961,6 @@ class Console:
             self.line(f"warning: {printable(warning, 500)}")
         if image:
             self.line(f"image kept: {image}")
-            self.line(f"  {run.replace('--rm', '--rm -it')} /bin/sh {image}")
         counts = collections.Counter(row["status"].replace("_", " ") for row in report["test_results"])
         others = [f", {counts[status]} {status}" for status in ("skipped", "not run") if counts[status]]
         self.line(f"{score_line(report)}{''.join(others)}")
@@ -2006,7 +2006,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--keep-image", action="store_true", help="keep the image and print its tag")
     add("--offline", action="store_true", help="no registry can be reached from here")
     add("--test", dest="tests", metavar="ID", action="append", default=[], help="run only this test")
-    add("--resume", action="store_true", help="take a report on the same inputs from --output")
+    add("--resume", action="store_true", help="evaluate nothing if --output has a score for the same inputs")
     add("--check", action="store_true", help="validate the rubric only")
     add("--version", action="version", version=f"DockerfileEvaluator {__version__}")
     return parser

@@ -36,6 +36,7 @@ sys.path.insert(0, PROJECT)
 import DockerfileEvaluator as de  # noqa: E402, N813 - the project is on the path only now
 
 LAYOUT = "{model}/{repo}.dockerfile"
+INPUTS = ("build_options", "run_options", "build_timeout", "start_timeout", "jobs", "offline")
 SCORED = ("", "build", "build_timeout")  # kinds of error; a failed build scores 0
 MAX_ENGINE_ERRORS = 5  # in a row, times the number of parallel evaluations; then the run stops
 MAX_LOG = 1024 * 1024  # bytes at the end of a log that run_task() returns
@@ -230,7 +231,7 @@ def next_job(job: Job, report: Report, options: Options) -> Job | None:
 
 def plan(tasks: Sequence[Task], options: Options) -> tuple[list[Job], dict[Task, Report]]:
     """Return the jobs to run, and the earlier reports that have a score for the same inputs."""
-    inputs = {"build_options": options.build_options, "run_options": options.run_options}
+    inputs = {name: getattr(options, name) for name in INPUTS}
     jobs, results = [], {}
     for task in tasks:
         job: Job | None = Job(task)
@@ -437,9 +438,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     add("--offline", action="store_true", help="no registry is reachable, a missing base image fails")
     add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")
     options = parser.parse_args(argv)
-    names = ("build_options", "run_options", "build_timeout", "start_timeout", "jobs")
     try:  # checks the options only: there is no report
-        de.matches({}, os.devnull, "none", os.devnull, **{name: getattr(options, name) for name in names})
+        de.matches({}, os.devnull, "none", os.devnull, **{name: getattr(options, name) for name in INPUTS})
     except ValueError as error:
         parser.error(str(error))
     part = re.fullmatch("([1-9][0-9]*)/([1-9][0-9]*)", options.shard)

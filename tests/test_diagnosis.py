@@ -91,7 +91,7 @@ DIAGNOSES = {
     **{f"connection: {text}": ([failed(legacy(FROM, "RUN x", error=text))], {}, "engine", "") for text in CONNECTION_LOST},
     "no connection: line break in COPY": ([failed(buildkit("[1/2] FROM x\nCACHED", error="ERROR: failed to solve: X: a\nERROR: unexpected EOF"))], {}, "build", "X: a"),
     **{f"no connection: {text}": ([failed(legacy(FROM, "ADD x /", error=text))], {}, "build", text) for text in NOT_LOST},
-    **{f"user name {option}": ([refused(option, on, NO_USER) for on in ("run", "smoke run")], {"run_options": ["--memory=1g", option]}, "failed", "") for option in ("--user=app:app", "-uapp", "--group-add=docker")},
+    **{f"user name {option}": ([refused(option, on, NO_USER) for on in ("run", "smoke run")], {"run_options": ["--memory=1g", option]}, "failed", "") for option in ("--user=app:app", "--user=1000:app", "-uapp", "--group-add=docker")},
 }  # fmt: skip
 
 

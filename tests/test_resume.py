@@ -42,6 +42,9 @@ TAKEN = [
     ({}, {"build_options": ["--no-cache"]}, True),
     ({"build_options": ["--no-cache=true"]}, {}, True),
     ({}, {"build_options": ["--no-cache-filter=a"]}, False),
+    ({}, {"build_timeout": 9.0}, False),  # of a failed build
+    ({}, {"offline": True}, False),
+    ({}, {"jobs": 4}, True),
     ({}, {"context": "."}, False),
     ({}, {"run_options": ["--memory=1g"]}, False),
     ({"build_options": ["--network=host"]}, {"run_options": ["--network=host"]}, False),
