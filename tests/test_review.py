@@ -187,10 +187,10 @@ MEASURED = [
 OUTPUT = """\
 RUBRIC: 13.5 points   bare 1 (7 %)   copied 3 (22 %)   faked 8.5 (63 %)   solution 8.5 of 13.5, 2 times
 free      in_workdir   1 point     passes on the base image; ask for what has to be set up
-given     has_readme   2 points    passes once the project's files are copied
-faked     has_tool     0.5 points  passes with stubs that print the strings of the rubric
-faked     has_cmake    1 point     passes with stubs that print the strings of the rubric
-faked     passes_once  4 points    passes with stubs that print the strings of the rubric
+given     has_readme   2 points    passes once the project's files are copied; give few points
+faked     has_tool     0.5 points  passes with stubs of the rubric's names and strings; give few points or use draw
+faked     has_cmake    1 point     passes with stubs of the rubric's names and strings; give few points or use draw
+faked     passes_once  4 points    passes with stubs of the rubric's names and strings; give few points or use draw
 unsolved  has_cmake    1 point     the solution failed 2 of 2 times: exit code 127: /bin/sh: cmake: not found
   | looking
   | /bin/sh: cmake: not found
