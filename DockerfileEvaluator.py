@@ -1370,9 +1370,9 @@ def failure_message(log: BuildLog, context: str) -> str:
         ignore_file = os.path.join(context, ".dockerignore")
         ignored = f", without what {printable(ignore_file)} excludes" if os.path.exists(ignore_file) else ""
         message += f" (build context: {printable(context)}{ignored}; select another with --context DIR)"
-    network = [match[0].strip() for match in _NETWORK_FAILURE.finditer(output)]
-    is_new = network and network[-1] not in message
-    return f"{message} (the log also mentions: {printable(network[-1])})" if is_new else message
+    message += " (a Dockerfile needs a FROM line)" * ("no build stage in" in message)
+    network = [m[0].strip() for m in _NETWORK_FAILURE.finditer(output) if m[0].strip() not in message]
+    return f"{message} (the log also mentions: {printable(network[-1])})" if network else message
 
 
 # ---------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ FAILED_BUILDS = [
     ("syntax, buildx", buildkit(error="ERROR: failed to build: failed to solve: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)"), 1, "dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)"),
     ("stage name", legacy(error='Error response from daemon: failed to parse stage name "X": invalid reference format'), 1, 'failed to parse stage name "X": invalid reference format'),
     ("no reason", legacy(FROM, error=""), 2, "no output"),
+    ("no FROM", legacy(error="Error response from daemon: no build stage in current context"), 2, "no build stage in current context (a Dockerfile needs a FROM line)"),
     ("no user, buildx", buildkit(FROM_VERTEX, "[2/2] RUN true\nERROR: x", error=f'{EXCERPT}ERROR: failed to build: failed to solve: process "/bin/sh -c true" did not complete successfully: unable to find user app: no matching entries in passwd file'), 2, 'process "/bin/sh -c true" did not complete successfully: unable to find user app: no matching entries in passwd file'),
     ("lost parent layer", legacy(FROM, error="unknown parent image ID sha256:1d"), 2, "unknown parent image ID sha256:1d"),
     ("truncated archive", legacy(FROM, "ADD x.tar /", error="Error processing tar file(exit status 1): unexpected EOF"), 2, "Error processing tar file(exit status 1): unexpected EOF"),
