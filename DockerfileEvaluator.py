@@ -625,7 +625,7 @@ echo "$1=E $2"
 exit "$2"
 """
 
-_NO_ENGINE = ("cannot connect to", "to connect to", "during connect", "connection refused")
+_NO_ENGINE = ("connect to the docker", "unable to connect", "error during connect", "connection refused")
 _IS_REMOVED = ("no such container", "no such image", "image not known", "already in progress")
 
 # How each builder shows that it has read the Dockerfile, and how it begins a step. The first line of a
@@ -635,8 +635,8 @@ _BUILDER = re.compile(
 )
 _VERTEX = re.compile(r"#(?P<number>\d+) (?P<rest>.*)")
 _STEP = re.compile(r"(\[\d+/\d+\] )?(Step|STEP) \d+/\d+ ?: (?P<title>.*)")
-_BUILDER_LINE = ("Step ", "STEP ", "-->", " --->", "Sending build context", "Removing intermediate ")
-_NOTICE = re.compile("(?i)deprecated: | |warning")  # at the beginning of the legacy builder's stderr
+_BUILDER_LINE = ("-->", " --->", "Sending build context", "Removing intermediate ")  # besides _STEP
+_NOTICE = re.compile(r"(?i)deprecated: |\s|warning")  # at the beginning of the legacy builder's stderr
 
 # Patterns of docker's final error: retry or not, and what to quote.
 _PREFIXES = re.compile(
@@ -657,8 +657,10 @@ _NETWORK_FAILURE = re.compile(
     r"(?i).{0,60}(temporary failure|could ?n.t resolve|could not resolve|name or service not known|rate limit"
     r"|connection (refused|timed out|reset)|network is unreachable|too many requests).{0,80}"
 )
-# A line with <<WORD outside quotes and comments (Dockerfile reference, "Here-Documents").
-_HERE_DOCUMENT = re.compile(r"(?:[^\\\"'#]|\\.|\"[^\"]*\"|'[^']*')*?\s\d*<<-?([\"']?)(?P<word>\w+)\1")
+# <<WORD outside quotes and comments, and no later line continuation (Dockerfile reference, "Here-Documents").
+_HERE_DOCUMENT = re.compile(
+    r"""\s*(?i:RUN|COPY|ADD)\b([^\\"'#]|\\.|"[^"]*"|'[^']*')*?\s\d*<<-?(["']?)(?P<word>\w+)\b\2[^\\]*$"""
+)
 _NEEDS_BUILDKIT = re.compile(
     r"(?i)the --[a-z-]+ option requires BuildKit|(dockerfile parse [\w ]+: )?"
     r"unknown flag: -*(link|parents|exclude|checksum|keep-git-dir|unpack|network|security|device)\b"
@@ -878,8 +880,7 @@ class BuildLog:
     def __init__(self, console: Console) -> None:
         self.builder = ""  # "buildkit", "legacy" or "buildah"; "" until it has read the Dockerfile
         self.step = ""  # title of the failed step, or of the last one that began
-        self.started = time.monotonic()
-        self._console = console
+        self._console, self.started = console, time.monotonic()
         self._titles: dict[str, str] = {}  # of BuildKit's vertices, by number
         self.failed, self.vertex_error = "", ""  # number and error of the first BuildKit vertex that failed
         self._rest = {"": b"", "stdout": b"", "stderr": b""}
@@ -935,7 +936,7 @@ class BuildLog:
     @property
     def mentions_no_space(self) -> bool:
         """True if the failing output or docker's error says that the disk is full."""
-        return "no space left on device" in (self.run_output() + self.final_error).lower()
+        return mentions(self.run_output() + self.final_error, ["no space left on device"])
 
     @property
     def missing_image(self) -> str:
@@ -958,7 +959,7 @@ class BuildLog:
         else:
             docker_lines = self._stderr if self.builder == "legacy" else self.error_lines
             lines = [line for line in text.splitlines() if line not in docker_lines]
-            lines = [line for line in lines if not line.startswith(_BUILDER_LINE)]
+            lines = [line for line in lines if not line.startswith(_BUILDER_LINE) and not _STEP.match(line)]
         return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(lines))
 
     def _add(self, stream: str, line: str) -> None:
@@ -1322,7 +1323,8 @@ def build_image(docker: Docker, logs: list[BuildLog]) -> dict[str, Any]:
         logs.append(BuildLog(docker.console))
         log = logs[-1]
         code = docker.build(log, docker.image, *arguments)
-        check_builder(docker, log)
+        if log.builder == "legacy":
+            check_builder(docker, log)
         if not code or log.is_permanent or len(logs) > 1:
             break
         docker.console.line(f"build failed, repeated once: {printable(log.final_error, 300)}")
@@ -1349,11 +1351,10 @@ def build_image(docker: Docker, logs: list[BuildLog]) -> dict[str, Any]:
 
 def check_builder(docker: Docker, log: BuildLog) -> None:
     """Raise EvaluationError ("usage") if the legacy builder got a Dockerfile for BuildKit, or warn."""
-    if log.builder != "legacy":
-        return
     is_empty = "BUILDPLATFORM" in docker.dockerfile and log.final_error.startswith("failed to parse platform")
     lines = set(map(str.strip, docker.dockerfile.splitlines()))
-    has_document = any(match["word"] in lines for match in filter(None, map(_HERE_DOCUMENT.match, lines)))
+    instructions = docker.dockerfile.replace("\\\n", "\\  ").splitlines()
+    has_document = any(m["word"] in lines for m in map(_HERE_DOCUMENT.match, instructions) if m)
     if is_empty or has_document or _NEEDS_BUILDKIT.match(log.final_error):
         message = "this Dockerfile needs BuildKit, and this docker has none (install docker-buildx)"
         raise EvaluationError(message, "usage")
@@ -1734,8 +1735,7 @@ class Evaluation:
         for path in (options.output, options.junit, options.markdown):
             if path and path != "-":
                 check_writable(path)
-        self._options = options
-        self._started = datetime.datetime.now(datetime.timezone.utc)
+        self._options, self._started = options, datetime.datetime.now(datetime.timezone.utc)
         dockerfile = read_file(options.dockerfile).decode(errors="replace")
         options = options._replace(run_options=with_defaults(rubric.run_options, options.run_options))
         self._docker = Docker(options, dockerfile, cancel, console)

@@ -53,7 +53,8 @@ _SUCCEEDS = r"true|:|exit\s+0|echo(?![\w.-])[^<>()]*|rm\s+(?:-\w+\s+)*-\w*f[^<>(
 _FILTER = r"(?:head|tail|wc|cat|sort|uniq|cut|tee\s+(?:-a\s+)?\S+)(?:\s+(?:-[dt]\s+\S+|-[^\s)}]+|\+?[\d,]+))*"
 _COMPOUND = r"[|(){}]|(?<!&)&(?!&)|\b(?:if|case|for|while|until|trap|kill|ulimit)\s"
 _SERVER = r"""(?:\S*python\S*\s+(?:-m|\S*manage\.py)\s+)?(?:http\.server|runserver|uvicorn|gunicorn|php\s+-S
-    |flask\s.*\brun|npm\s+(?:start|run\s+dev)|memcached|redis-server|streamlit\s+run|ollama\s+serve|tail\s+-[fF]|sleep\s+infinity)(?!\S)"""
+    |flask\s.*\brun|npm\s+(?:start|run\s+dev)|memcached|redis-server|streamlit\s+run|ollama\s+serve
+    |tail\s+-[fF]|sleep\s+infinity)(?!\S)"""
 
 # Rule, key of subjects(), pattern (its group or else the match is quoted), what happens and what to write.
 # fmt: off
@@ -346,9 +347,8 @@ def objections(review: Review) -> Iterator[str]:
         points = measured["images"].get(image, {"points": 0})["points"]
         if points > limit * review["points"] + 1e-9:
             yield f"the {image} image gets more than {100 * limit:.0f} % of the points"
-    for image, why in measured["not_measured"].items():
-        if not why.startswith("no --"):  # given, but not there
-            yield f"{image}: not measured, {why}"
+    absent = measured["not_measured"].items()  # "no --…": not asked for
+    yield from (f"{image}: not measured, {why}" for image, why in absent if not why.startswith("no --"))
     kinds = collections.Counter(problem["kind"] for problem in measured["problems"])
     yield from (f"{kinds[kind]} {kind}" for kind in ("unsolved", "flaky") if kinds[kind])
 

@@ -195,6 +195,7 @@ BUILDKIT_NEEDED = {  # what the legacy builders of docker 20.10 and 28.5 print
     "here-document, 28": (["FROM x", "RUN <<EOF", "echo hi", "EOF"], {"do": "print", "stdout": "Sending build context to Docker daemon\nStep 1/2 : FROM x\nStep 2/2 : RUN <<EOF\n"}),
     "here-document of a command": (["FROM x", "RUN set -e; \\", "  python3 - <<-'END' >/log", "print(1)", "\tEND", "RUN y"], {"do": "print", "stdout": "Step 1/2 : FROM x\n"}),
     "many lines": (["FROM x", *["RUN true\\"] * 9000, "cat <<EOF", "EOF"], {"do": "print", "stdout": "Step 1/2 : FROM x\n"}),
+    "at the beginning of a line": (["FROM x", "RUN cat \\", "<<EOF", "hi", "EOF"], {"do": "print", "stdout": "Step 1/2 : FROM x\n"}),
     "lower case": (["FROM x", "run <<EOF", "echo hi", "EOF"], {"do": "print", "stdout": "Step 1/2 : FROM x\n"}),
     "COPY here-document, 28": (["FROM x", "COPY <<EOF /f", "hi", "EOF"], legacy(FROM, "COPY <<EOF /f", error="COPY failed: no source files were specified")),
     "--mount": needs("RUN --mount=type=cache,target=/c true", "the --mount option requires BuildKit. Refer to https://docs.docker.com/go/buildkit/ to learn how to build images with BuildKit enabled"),
@@ -209,6 +210,8 @@ BUILDKIT_NOT_NEEDED = {
     "RUN": needs("RUN echo the --mount option requires BuildKit; false", "The command '/bin/sh -c echo the --mount option requires BuildKit; false' returned a non-zero code: 1"),
     "flag of none": needs("COPY --bogus=1 a b", "Error response from daemon: dockerfile parse error line 2: Unknown flag: bogus"),
     "another here-document": (["FROM x", "RUN echo $((1 << 2)); cat <<EOF", "# RUN <<EOF", "# EOF"], legacy(FROM, error="The command 'x' returned a non-zero code: 2")),
+    "another instruction": (["FROM x", "CMD cat <<EOF", "hi", "EOF"], legacy(error="dockerfile parse error line 3: unknown instruction: HI")),
+    "continued after it": (["FROM x", "RUN cat <<EOF; \\", "false", "EOF"], legacy(FROM, error="The command 'x' returned a non-zero code: 2")),
     "BuildKit": (["FROM x", "RUN <<EOF", "false", "EOF"], buildkit(run_vertex(f"{NEW_RUN}1"), error=f"ERROR: {NEW_RUN}1")),
 }  # fmt: skip
 

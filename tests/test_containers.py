@@ -227,6 +227,7 @@ def test_container_that_does_not_start_in_time_fails(fake, evaluate, monkeypatch
     report = evaluate(["FROM x"], TRUE, TRUE, start_timeout=0.3)
     message = "the container could not be started: no start within 0.3 s"
     assert (messages(report), report["error"]) == ([message] * 2, None)
+    assert report["summary"]["total_execution_time"] == 0  # nothing ran
 
 
 def test_shell_that_hangs_before_the_begin_marker_fails(fake, evaluate):

@@ -71,7 +71,7 @@ def test_run_options_of_rubric_reach_docker_and_the_report(fake, evaluate):
 
 REFUSED = {
     "run": "--name=x --rm=false --entrypoint=x -d -it -Pd -i -t -a --tty --cidfile=x --attach=stderr --restart=always --detach --interactive image",
-    "build": "--tag=x -tx -t=x -f=x --file=x --quiet -q --output=x -o=x --load --push --iidfile=x --progress=plain - -- -1",
+    "build": "--tag=x -tx -t=x -f=x --file=x --quiet -q --output=x -o=x --load --push --iidfile=x --progress=plain --check --call=check - -- -1",
 }  # fmt: skip
 REFUSED_WORDS = [(step, word) for step, words in REFUSED.items() for word in [*words.split(), ""]]
 

@@ -50,9 +50,9 @@ CASES = {
          "app | head -n 5 FILE", "echo x | tee file", "app '| head'", "app || head file", 'test "$(app | wc -l)" -gt 0',
          "bash -o pipefail -c 'app | head'", "app; cat log", command("app | head", exit_code="any", contains=["17.0"])]),
     "never-ends": (["python3 -m http.server", "cd app && python -m uvicorn app:app --host 0.0.0.0", "PORT=1 flask --app x run",
-         "make; gunicorn app:app", "tail -f log", "sleep infinity", "python manage.py runserver"],
+         "make; gunicorn app:app", "npm start", "npm run dev", "memcached -u nobody", "tail -f log", "sleep infinity", "python manage.py runserver"],
         ["flask run & curl localhost", "timeout 5 flask run", "uvicorn --version", "gunicorn --check-config app", "flask run-x",
-         "redis-server --daemonize yes && redis-cli ping", "flask run || make", "tail -f log | grep -m1 x", "test -f tail -f",
+         "npm run device", "memcached-tool x", "redis-server --daemonize yes && redis-cli ping", "flask run || make", "tail -f log | grep -m1 x", "test -f tail -f",
          "if test -f x; then sleep infinity; fi", "pytest -k 'flask run'"]),
     "bash-only": (["[[ -f x ]]", "if [[ -f x ]]; then make; fi", "source x && make", "A=1 source x", "make &>log", "set -eo pipefail; make", '[ "$A" == b ]'],
         ["[ -f x ] && test x", "bash -c 'source x && [[ -f y ]]'", "./source x", "make source x", "make >/dev/null 2>&1",
@@ -234,6 +234,12 @@ def test_strict_limits_the_shares(points, images):
         "measured": {"images": results, "problems": [], "not_measured": {}},
     }
     assert [text.split()[1] for text in review.objections(result)] == images
+
+
+def test_strict_objects_to_a_missing_context_and_not_to_none():
+    measured = {"images": {}, "problems": [], "not_measured": {"copied": "no x", "solution": "no --solution"}}
+    result = {"points": 1, "warnings": [], "measured": measured}
+    assert list(review.objections(result)) == ["copied: not measured, no x"]
 
 
 FAKED = [
