@@ -131,9 +131,10 @@ def test_lock_file_that_another_run_removes_is_made_again(fake, evaluate, monkey
 
 @pytest.mark.parametrize("call", ["ps", "image ls"])
 def test_what_cannot_be_listed_is_removed_by_the_next_run(fake, evaluate, monkeypatch, tmp_path, call):
-    monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.1)
     fake.fault(call, since=2, stderr="Error response from daemon: shutting down")
-    report = evaluate(["FROM x"], TRUE)
+    with monkeypatch.context() as limited:
+        limited.setattr(de, "CLEANUP_TIMEOUT", 0.1)
+        report = evaluate(["FROM x"], TRUE)
     assert (len(report["warnings"]), len(lock_files(tmp_path))) == (1, 1)
     assert "shutting down" in report["warnings"][0]
     fake.set(faults=[])
