@@ -1941,8 +1941,8 @@ class Console:
         name, message = printable(test.id, 40), printable(row["message"], 300)
         self.line(f"{status}  {name:<24}  {score:>5}  {message}  ({row['execution_time']:.1f} s)")
         if self._verbose and test.check.command and row["status"] in (PASSED, FAILED, TIMEOUT):
-            end = output.splitlines()[-SHOWN_LINES:]
-            self._quote(f"$ {test.check.command}", *end, f"exit code {row['exit_code']}")
+            code = () if row["exit_code"] is None else (f"exit code {row['exit_code']}",)
+            self._quote(f"$ {test.check.command}", *output.splitlines()[-SHOWN_LINES:], *code)
 
     def summary(self, report: Report, docker: str) -> None:
         """Print failures, warnings, the kept image and the score."""

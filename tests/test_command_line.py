@@ -127,8 +127,10 @@ def test_screen_shows_buildkit_steps_without_their_output(fake, arguments):
 def test_verbose_screen_has_build_log_command_output_and_exit_code(fake, arguments):
     fake.fault("build", "print", **legacy("RUN make\nhello", error=""))
     draw = {"type": "run_command", "params": {"command": "echo {a}{a}", "draw": {"a": [1000000, 2000000]}}}
-    _, out, _ = called(de.main, *arguments(["FROM x"], FALSE, draw, more=["--verbose"]))
+    late = run_command("echo early; sleep 9", timeout=0.3)
+    _, out, _ = called(de.main, *arguments(["FROM x"], FALSE, draw, late, more=["--verbose"]))
     assert "\n  | hello\n" in out
+    assert "\n  | $ echo early; sleep 9\n  | early\nfailed: " in out  # it has no exit code
     assert "\n  | $ echo why; false\n  | why\n  | exit code 1\n" in out
     assert re.search(r"\n  \| \$ echo (\d{14})\n  \| \1\n  \| exit code 0\n", out)
 
