@@ -116,6 +116,18 @@ def test_tree_is_evaluated_by_repository_and_resumed(stub):
     assert (run("--no-repeat", "--build-option=--pull")[0], len(stub())) == (0, 3)
 
 
+def test_build_context_is_the_checkout_or_the_folder_of_the_dockerfile(stub):
+    tree({"m/app": ""})
+    for folder, words in (
+        ("artifacts/m", ()),
+        ("checkouts/app", ()),
+        ("other/app", ("--checkouts", "other")),
+    ):
+        os.makedirs(folder, exist_ok=True)
+        assert (run(*words)[0], stub()) == (0, ["m/app"])
+        assert json.loads(Path("reports/m/app.json").read_text())["environment"]["context"] == folder
+
+
 # Dockerfile, kind in the report, evaluations in the first and in the second run (n is without cache)
 OUTCOMES = "FAIL build+ en .|SLOW build_timeout+ en .|LATE + en .|NOSTART + en .|FAIL_ONCE + en .|"
 OUTCOMES += "FAIL_THEN build enn nn|ENGINE engine ee ee|REGISTRY registry ee ee|USAGE usage e e|CRASH . ee ee"

@@ -76,18 +76,20 @@ def run(capsys):
 # Statistics
 
 
-@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 10, 20, 30, 101, 500])
-def test_t_interval_is_that_of_scipy(count):
+@pytest.mark.long("imports scipy")
+def test_t_interval_is_that_of_scipy():
     stats = pytest.importorskip("scipy.stats")
-    assert lb.t_quantile(count - 1) == pytest.approx(stats.t.ppf(0.975, count - 1), rel=1e-9)
-    draw = random.Random(count)
-    values = [draw.uniform(0.2, 0.8) for _ in range(count)]
-    theirs = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    expected = (max(theirs.low, 0), min(theirs.high, 1)) if count >= 5 else None
-    assert lb.t_interval(values) == (expected and pytest.approx(expected, rel=1e-9))
-    assert lb.t_interval([0.1 * 3] + [0.3] * count) is None  # equal but for a rounding error
+    for count in (2, 3, 4, 5, 6, 10, 20, 30, 101, 500):
+        assert lb.t_quantile(count - 1) == pytest.approx(stats.t.ppf(0.975, count - 1), rel=1e-9)
+        draw = random.Random(count)
+        values = [draw.uniform(0.2, 0.8) for _ in range(count)]
+        theirs = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+        expected = (max(theirs.low, 0), min(theirs.high, 1)) if count >= 5 else None
+        assert lb.t_interval(values) == (expected and pytest.approx(expected, rel=1e-9))
+        assert lb.t_interval([0.1 * 3] + [0.3] * count) is None  # equal but for a rounding error
 
 
+@pytest.mark.long("imports numpy")
 @pytest.mark.parametrize(("models", "repos"), [(2, 6), (8, 12), (20, 20)])
 def test_critical_difference_is_that_of_numpy(models, repos):
     numpy = pytest.importorskip("numpy")
@@ -110,6 +112,7 @@ def test_pass_at_k_and_pass_all_count_choices(samples):
         assert 1 - lb.pass_all(samples, samples - solved, k) == pytest.approx(pass_at_k)
 
 
+@pytest.mark.long("simulates 200 boards")
 def test_equal_models_are_rarely_behind():
     """On 200 boards instead of 12, 3 % have a model that is behind."""
     alarms = 0
@@ -150,7 +153,7 @@ def test_model_leads_only_beyond_the_critical_difference(tmp_path, run, models):
     assert ("possibly" in run(folder)[1]) == ("c=9" in models or "ee" in models)
 
 
-def test_outcome_decides_whether_there_is_a_score(tmp_path, run):
+def test_engine_error_has_no_score_and_failed_build_scores_zero(tmp_path, run):
     folder = scores(tmp_path, "a=Xbterui- b=22222222")
     b, a = board(folder).rows
     words = "100.0%; 0.0% (build failed); 0.0% (build timed out); - (engine error); - (registry error); "
@@ -294,7 +297,7 @@ EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)></pre></details
 FORMULAS = "=1+1,@x,+x,-x, =x,|x,a;=x,a; @x,\uff1dx,\uff0bx,\uff0dx,\uff20x".split(",")
 
 
-def test_hostile_reports_are_harmless(tmp_path, run):
+def test_hostile_text_is_escaped_on_page_screen_markdown_and_csv(tmp_path, run):
     reports = {}
     for (n, text), score in itertools.product(enumerate([EVIL, *FORMULAS]), "5b"):
         content = report(score, text + score, builder=text, run_options=[text], started_at=text)

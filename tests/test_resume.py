@@ -61,10 +61,13 @@ def test_options_must_be_the_same_with_their_hidden_values(fake, dockerfile, rub
     assert de.matches(de.evaluate(*files, **first), *files, **second) == is_taken
 
 
-@pytest.mark.parametrize("change", [{"lines": ("FROM x", "RUN y")}, {"tests": (TRUE,)}, {"repo": "x"}])
-def test_report_on_other_inputs_is_replaced(resume, change):
+OTHERS = {"dockerfile": {"lines": ("FROM x", "RUN y")}, "rubric": {"tests": (TRUE,)}, "repo": {"repo": "x"}}
+
+
+@pytest.mark.parametrize("changed", OTHERS)
+def test_report_on_another_dockerfile_rubric_or_repo_is_replaced(resume, changed):
     resume()
-    assert resume(**change)[1] is True
+    assert resume(**OTHERS[changed])[1] is True
 
 
 def test_key_of_hidden_values_is_salted_and_slow(evaluate, fake, monkeypatch):

@@ -106,6 +106,7 @@ def test_rule(rules, rule, test, warns):
         assert (done.returncode == 0) == warns
 
 
+@pytest.mark.long("lints ten commands of 20,000 bytes")
 @pytest.mark.parametrize("text", ["a|", "a;", "$(a ", '"$(', "A= ", "\n", " && ", "$'", "cd ", ">a "])
 def test_long_command_takes_no_time(write, tmp_path, text):
     rubric = review.de.load_rubric(write(text * (20_000 // len(text)) + "x"))
@@ -130,7 +131,7 @@ def test_lint_output(write):
     assert called(review.main, good, bad, "--strict") == (1, expected, f"strict: {bad}: 1 warning\n")
 
 
-def test_invalid_rubrics_are_named_and_others_are_read(write, tmp_path):
+def test_invalid_rubric_exits_with_1_and_others_are_read(write, tmp_path):
     good, bad = write(FILE, name="good.json"), write(variable("a b"), name="bad.json")
     code, out, err = called(review.main, bad, "missing", good, "--json", tmp_path / "out.json")
     assert (code, out) == (1, f"{good}: 1 test, 1 point, 0 warnings\n")
