@@ -230,7 +230,9 @@ def test_container_that_does_not_start_in_time_fails(fake, evaluate, monkeypatch
     assert report["summary"]["total_execution_time"] == 0  # nothing ran
 
 
-def test_shell_that_hangs_before_the_begin_marker_fails(fake, evaluate):
+def test_shell_that_hangs_before_the_begin_marker_fails(fake, evaluate, monkeypatch):
+    monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.1)
+
     class Limit(float):
         """A time limit that is over as soon as a container exists."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cases import FALSE, TRUE, files_exist, output_contains, run_command
-from conftest import PROGRAM, PROJECT, statuses
+from conftest import PROJECT, statuses
 from engine import Sleep, census, docker, wait_for
 
 import DockerfileEvaluator as de
@@ -37,36 +37,14 @@ def major_version(part: str) -> int:
 # Verdicts
 
 
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory, networked_engine, buildkit_program):
-    """Evaluate the example and its flawed variant with BuildKit; return exit code, report and screen of each."""
-    folder = tmp_path_factory.mktemp("examples")
-    os.symlink(buildkit_program, folder / "docker")
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "DOCKER_BUILDKIT": "1"}
-
-    def evaluate(name):
-        output = folder / f"{name}.json"
-        words = ["--dockerfile", f"artifacts/{name}.dockerfile", "--repo", "example", "--output", str(output)]
-        done = subprocess.run([*PROGRAM, *words], cwd=str(PROJECT), env=environment, stdout=subprocess.PIPE)
-        return done.returncode, json.loads(output.read_text()), done.stdout.decode()
-
-    names = ["example", "example_flawed"]
+@pytest.mark.usefixtures("networked_engine", "buildkit")
+def test_flawed_example_fails():
+    """With BuildKit; the other example is evaluated with the legacy builder, in test_readme.py."""
     before = census()
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = dict(zip(names, pool.map(evaluate, names)))
-    assert census() == before
-    return results
-
-
-def test_example_passes(examples):
-    code, report, screen = examples["example"]
-    assert (code, set(statuses(report).values())) == (0, {"passed"}), screen
-    assert (report["error"], report["warnings"]) == (None, [])
-
-
-def test_flawed_example_fails(examples):
-    code, report, screen = examples["example_flawed"]
-    assert (code, report["error"]) == (1, None), screen
+    report = de.evaluate(
+        str(PROJECT / "artifacts/example_flawed.dockerfile"), "example", str(PROJECT / "rubrics/example.json")
+    )
+    assert (census(), report["error"]) == (before, None)
     assert statuses(report) == {
         "java_command": "passed",
         "build_commands": "failed",

@@ -96,10 +96,10 @@ IMAGES = {
     "registry.gitlab.com": "registry.gitlab.com/x/y",
 }
 FAILURES = [
-    ("limits", "docker.io", "ghcr.io", "public.ecr.aws"),
-    ("unavailable", "docker.io", "quay.io", "mcr.microsoft.com"),
+    ("limits", "docker.io", "ghcr.io"),
+    ("unavailable", "docker.io", "mcr.microsoft.com"),
     ("expired", "docker.io", "ghcr.io"),
-    ("authentication", "docker.io", "nvcr.io", "quay.io"),
+    ("authentication", "docker.io", "quay.io"),
     ("hangs up", "docker.io", "nvcr.io"),
     ("away", "docker.io", "registry.gitlab.com"),
     ("broken", "docker.io", "ghcr.io"),
@@ -161,7 +161,6 @@ PRINT = "RUN printf '{}' >&2; printf '{}'; ".format(
 OWN_FAULTS = [
     "",
     "FROM registry.invalid/x\n",
-    "FROM ghcr.io.invalid/x\n",
     "FROM registry.invalid/docker.io/x\n",
     "FROM Ubuntu\n",
     f"ARG R=registry.invalid\n{BUSYBOX}RUN true\nFROM ${{R}}/x\n",
@@ -172,10 +171,8 @@ OWN_FAULTS = [
             "ADD https://ghcr.io/x /\n",
             "ADD http://127.0.0.1/x /\n",  # which breaks off: unexpected EOF
             "ADD broken.tar.gz /\n",  # unexpected EOF
-            "USER docker.io\nRUN true\n",
             'RUN ["docker.io"]\n',
             'RUN ["/bin/sh", "-c", "exit 3 #\\nerror during connect: EOF"]\n',
-            "RUN exit 137\n",
             "RUN kill -9 1; kill -9 $PPID; sh -c 'kill -9 $$'; exit $?\n",
             "RUN touch /file\nWORKDIR /file/folder\nRUN true\n",
             'SHELL ["/no-such-shell"]\nRUN true\n',
@@ -191,7 +188,7 @@ OWN_FAULTS = [
 ]
 
 
-@pytest.mark.long("24 builds, each of them twice")
+@pytest.mark.long("21 builds, each of them twice")
 def test_own_faults_with_every_registry_away_are_failed_builds(hub, reports):
     hub.behave("away")
     assert outcomes(reports(OWN_FAULTS)) == dict.fromkeys(OWN_FAULTS, "build")

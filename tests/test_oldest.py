@@ -10,7 +10,10 @@ from cases import FALSE, TRUE, run_command
 from conftest import PROJECT, statuses
 
 OLDEST = os.environ.get("DOCKERFILE_EVALUATOR_OLDEST", "")
-pytestmark = pytest.mark.skipif(not OLDEST, reason="DOCKERFILE_EVALUATOR_OLDEST names no Python 3.7")
+pytestmark = [
+    pytest.mark.skipif(not OLDEST, reason="DOCKERFILE_EVALUATOR_OLDEST names no Python 3.7"),
+    pytest.mark.long("starts another Python"),
+]
 
 PROGRAMS = [
     "DockerfileEvaluator.py",
