@@ -237,12 +237,6 @@ ASKS_NONE.update(
 )
 
 
-@pytest.fixture
-def smoke_test_passes(monkeypatch):
-    """Save its time."""
-    monkeypatch.setattr(de.Docker, "smoke_test", lambda *_: "")
-
-
 @pytest.mark.usefixtures("smoke_test_passes")
 @pytest.mark.parametrize("name", ASKS)
 def test_failed_pull_asks_its_registry_for_an_image_that_cannot_exist(fake, evaluate, name):

@@ -85,7 +85,7 @@ FAILING = [
 ]
 
 
-def test_each_test_type_passes_and_fails(clean_engine, builder, dockerfile, rubric):
+def test_each_test_type_passes_and_fails(clean_engine, buildkit, dockerfile, rubric):
     lines = [BUSYBOX, "ENV dotted.name=x EMPTY=", "WORKDIR /place", "COPY place/ ."]
     path = dockerfile(*lines)
     place = Path(path).with_name("place")

@@ -106,6 +106,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.usefixtures("smoke_test_passes")
 def test_image_that_no_registry_has_is_fault_of_dockerfile(hub, reports):
     texts = {host: f"FROM {image}\n" for host, image in IMAGES.items()}
     expected = dict.fromkeys(texts.values(), "build")
@@ -113,6 +114,7 @@ def test_image_that_no_registry_has_is_fault_of_dockerfile(hub, reports):
     assert outcomes(reports([*texts.values()])) == expected
 
 
+@pytest.mark.usefixtures("smoke_test_passes")
 @pytest.mark.parametrize("failure", FAILURES, ids=[failure[0] for failure in FAILURES])
 def test_registry_that_fails_gives_no_score(hub, reports, failure):
     how, *hosts = failure
@@ -188,6 +190,7 @@ OWN_FAULTS = [
 ]
 
 
+@pytest.mark.usefixtures("smoke_test_passes")
 @pytest.mark.long("21 builds, each of them twice")
 def test_own_faults_with_every_registry_away_are_failed_builds(hub, reports):
     hub.behave("away")
