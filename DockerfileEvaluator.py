@@ -2004,7 +2004,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--junit", metavar="FILE", help="JUnit XML report")
     add("--markdown", metavar="FILE", help="append a Markdown table")
     add("--keep-image", action="store_true", help="keep the image and print its tag")
-    add("--offline", action="store_true", help="no registry can be reached from here")
+    add("--offline", action="store_true", help="count a missing base image as a failed build")
     add("--test", dest="tests", metavar="ID", action="append", default=[], help="run only this test")
     add("--resume", action="store_true", help="evaluate nothing if --output has a score for the same inputs")
     add("--check", action="store_true", help="validate the rubric only")

@@ -417,9 +417,9 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     for name, text in {"artifacts": "Dockerfiles", "rubrics": "rubrics", "reports": "reports"}.items():
         add(f"--{name}", metavar="DIR", default=name, help=f"folder of the {text} (default: {name})")
     add("--checkouts", metavar="DIR", help="folder of the build contexts (default: checkouts, if it exists)")
-    add("--layout", action="append", type=layout_pattern, help=f"their paths; repeatable (default: {LAYOUT})")
+    add("--layout", action="append", type=layout_pattern, help=f"paths in it; repeatable (default: {LAYOUT})")
     for name in ("model", "repo"):
-        add(f"--{name}", metavar="PATTERN", action="append", help="only these, a shell pattern; repeatable")
+        add(f"--{name}", metavar="PATTERN", action="append", help=f"{name}s by shell pattern; repeatable")
     add("--shard", metavar="K/N", default="1/1", help="only the Kth of N parts")
     add("--parallel", metavar="N", type=int, help="evaluations in parallel (default: processors, at most 8)")
     add("--dask", metavar="ADDRESS", help="evaluate on the workers of this Dask scheduler")
@@ -435,7 +435,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     for step in ("build", "run"):
         text = f"an argument of docker {step}; repeatable"
         add(f"--{step}-option", dest=f"{step}_options", metavar="OPT", action="append", default=[], help=text)
-    add("--offline", action="store_true", help="no registry is reachable, a missing base image fails")
+    add("--offline", action="store_true", help="count a missing base image as a failed build")
     add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")
     options = parser.parse_args(argv)
     try:  # checks the options only: there is no report
