@@ -308,7 +308,9 @@ SIGNALS = [
 
 
 @pytest.mark.parametrize(("when", "number"), SIGNALS)
-def test_signal_cleans_up(fake, start, arguments, report, tmp_path, when, number):
+def test_ctrl_c_or_signal_removes_containers_and_image(
+    fake, start, arguments, report, tmp_path, when, number
+):
     fault, is_time = INTERRUPTS[when]
     fake.set(create_seconds=0.5)
     fake.fault("build", "print", stdout="Step 1/1 : FROM x\n")

@@ -21,7 +21,7 @@ def only_call(fake, name):
 # What is passed on
 
 
-def test_command_lines_of_build_and_container(fake, evaluate, tmp_path):
+def test_command_lines_of_build_and_run_have_every_default_option(fake, evaluate, tmp_path):
     options = {"build_options": ["--network=host", "--no-cache"], "run_options": ["--memory=1g", "--init"]}
     evaluate(["FROM x"], TRUE, **options)
     words, build = only_call(fake, "run"), only_call(fake, "build")
@@ -120,7 +120,7 @@ PUBLISHED = {
 }  # fmt: skip
 
 
-def test_values_that_may_be_secret_are_not_in_the_report(fake, evaluate):
+def test_values_of_env_build_arg_and_secret_are_hidden_in_the_report(fake, evaluate):
     report = evaluate(["FROM x"], TRUE, LOOK, **SECRETS)
     assert set(SECRETS["build_options"]) < set(only_call(fake, "build"))
     assert "s3cret" not in json.dumps(report)
