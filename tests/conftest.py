@@ -201,7 +201,7 @@ def fake(monkeypatch, tmp_path, fake_docker_py):
 
 @pytest.fixture
 def smoke_test_passes(monkeypatch):
-    """Save its time."""
+    """Skip the smoke test, which has tests of its own."""
     monkeypatch.setattr(de.Docker, "smoke_test", lambda *_: "")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cases import FALSE, TRUE, files_exist, output_contains, run_command
-from conftest import PROJECT, statuses
+from conftest import PROJECT, called, statuses
 from engine import Sleep, census, docker, wait_for
 
 import DockerfileEvaluator as de
@@ -38,13 +38,14 @@ def major_version(part: str) -> int:
 
 
 @pytest.mark.usefixtures("networked_engine", "buildkit")
-def test_flawed_example_fails():
+def test_flawed_example_fails(tmp_path, monkeypatch):
     """With BuildKit; the other example is evaluated with the legacy builder, in test_readme.py."""
-    before = census()
-    report = de.evaluate(
-        str(PROJECT / "artifacts/example_flawed.dockerfile"), "example", str(PROJECT / "rubrics/example.json")
-    )
-    assert (census(), report["error"]) == (before, None)
+    before, output = census(), tmp_path / "report.json"
+    monkeypatch.chdir(PROJECT)
+    words = ["--dockerfile=artifacts/example_flawed.dockerfile", "--repo=example", f"--output={output}"]
+    code, screen, _ = called(de.main, *words)
+    report = json.loads(output.read_text())
+    assert (code, report["error"], census()) == (1, None, before), screen
     assert statuses(report) == {
         "java_command": "passed",
         "build_commands": "failed",

@@ -319,8 +319,9 @@ def test_build_log_of_20_mb(legacy, measured):
     assert len(report["build"]["log"]) < 20_000
 
 
-@pytest.mark.parametrize(("builder", "flood"), [("legacy", "cat /dev/zero"), ("buildkit", "yes")])
-def test_endless_build_log(request, measured, builder, flood):
-    request.getfixturevalue(builder)
+@pytest.mark.parametrize(
+    ("builder", "flood"), [("legacy", "cat /dev/zero"), ("buildkit", "yes")], indirect=["builder"]
+)
+def test_endless_build_log(builder, measured, flood):
     report = measured([BUSYBOX, f"RUN {flood}"], TRUE, memory=100, more=["--build-timeout=4"])
     assert report["error"]["kind"] == "build_timeout"

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT
+from conftest import PROJECT, statuses
+from engine import census
 
 README = (PROJECT / "README.md").read_text()
 COMMANDS = re.findall(r"^    ((?:python3|for) .+)$", README, re.MULTILINE)
@@ -96,12 +97,14 @@ def layers_of_the_example(checkout, networked_engine, legacy):
 
 @pytest.mark.usefixtures("layers_of_the_example")
 def test_quick_start_scores_the_example_in_full():
+    before = census()
     done = run(EVALUATE)
     assert (done.returncode, done.stdout.splitlines()[-2:]) == (
         0,
         ["10 of 10 tests passed, score 23 of 23 (100.0%)", "report: reports/example.json"],
     )
-    assert json.loads(Path("reports/example.json").read_text())["warnings"] == []
+    report = json.loads(Path("reports/example.json").read_text())
+    assert (set(statuses(report).values()), report["warnings"], census()) == ({"passed"}, [], before)
     done = run(f"{shlex.quote(sys.executable)} example_usage.py")
     assert (done.returncode, done.stdout.splitlines()[-1].split()) == (0, ["score", "23", "of", "23"])
 
