@@ -34,6 +34,7 @@ MARKERS = [
     ("N=B\\nbodyN=E 0", 0, "failed", "no end marker (exit code 0)", None),
     ("bodyN=E 0\\n", 0, "failed", "no begin marker (exit code 0)", None),
     ("body", 0, "failed", "no begin marker (exit code 0)", None),
+    ("deadbeef=B\\nbodydeadbeef=E 0\\n", 0, "failed", "no begin marker (exit code 0)", None),
     ("N=B\\nN=B\\nbodyN=E 0\\n", 0, "failed", "more than one begin marker", None),
     ("N=B\\nbodyN=E 0\\nN=E 0\\n", 0, "failed", "more than one end marker", "body"),
     ("N=B\\nbodyN=E 0\\nN=E 1\\n", 1, "failed", "more than one end marker", "body"),

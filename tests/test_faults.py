@@ -25,6 +25,7 @@ import DockerfileEvaluator as de
 BUSYBOX = "FROM busybox:stable\n"
 FIRST, AFTER, LAST = ({**TRUE, "id": name} for name in ("first", "after", "last"))
 CHECK = {**files_exist("/bin/sh"), "id": "check"}
+DISK = 160  # MiB
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +215,6 @@ RUN_OPTIONS = [
     "--memory=1k",
     "--device=/no/such",
     "--network=no-such",
-    "--volume=/x:/y:nonsense",
-    "--cap-add=NONSENSE",
-    "--runtime=nonsense",
 ]
 OPTIONS_OF_ANOTHER_IMAGE = [
     "--user=no-such-user",
@@ -278,26 +276,23 @@ def test_no_bridge_for_a_test_is_an_engine_error(legacy, without_bridge, evaluat
 
 
 @pytest.fixture(scope="module")
-def disks(private_engine):
-    """Return engines with a data root of so many MiB."""
-    engines = {}
-    return lambda size: engines.get(size) or engines.setdefault(size, private_engine(network=True, disk=size))
+def small_disk(private_engine):
+    """Return an engine with a data root of DISK MiB."""
+    return private_engine(network=True, disk=DISK)
 
 
-@pytest.mark.parametrize(
-    ("size", "free", "written", "fault"), [(230, 8, 20, "engine"), (900, 900, 1800, "build")]
-)
-def test_full_disk(builder, disks, monkeypatch, evaluate, size, free, written, fault):
+@pytest.mark.parametrize(("free", "written", "fault"), [(8, 20, "engine"), (DISK, 2 * DISK, "build")])
+def test_full_disk(builder, small_disk, monkeypatch, evaluate, free, written, fault):
     """Too little free space for a step is the engine's fault; a Dockerfile that fills a disk is at fault itself."""
-    small = disks(size)
-    monkeypatch.setenv("DOCKER_HOST", small.host)
-    used = int(small.inside("df", "--output=used", "-m", f"{small.folder}/data").split()[-1])
-    filler = f"{small.folder}/data/filler"
-    small.inside("fallocate", "--length", f"{max(size - used - free, 1)}M", filler)
+    monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 32 * de.SMOKE_TEST)
+    monkeypatch.setenv("DOCKER_HOST", small_disk.host)
+    used = int(small_disk.inside("df", "--output=used", "-m", f"{small_disk.folder}/data").split()[-1])
+    filler = f"{small_disk.folder}/data/filler"
+    small_disk.inside("fallocate", "--length", f"{max(DISK - used - free, 1)}M", filler)
     try:
         report = evaluate([BUSYBOX, f"RUN dd if=/dev/zero of=/large bs=1M count={written}"], FIRST)
     finally:
-        small.inside("rm", filler)
+        small_disk.inside("rm", filler)
     assert (outcome(report), statuses(report)) == (fault, {"first": "not_run"})
     assert "no space left" in report["error"]["message"].lower()
 
@@ -403,7 +398,7 @@ def test_engine_that_restarts_during_a_test_costs_only_time(harmed, legacy, eval
     assert [row["retried"] for row in report["test_results"]] == [False, True, False]
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
+@pytest.mark.parametrize(("builder", "how"), [("legacy", "stop"), ("buildkit", "kill")], indirect=["builder"])
 def test_engine_that_restarts_during_a_build_costs_only_time(harmed, builder, evaluate, how):
     sleep = Sleep()
     with each_time(sleep, lambda: restart(harmed, how, sleep)):
@@ -431,7 +426,7 @@ def test_engine_that_is_lost_during_a_test_is_an_engine_error(
     assert any("not removed" in warning for warning in report["warnings"])
 
 
-def test_engine_that_is_lost_during_a_build_is_an_engine_error(harmed, builder, short_waits, evaluate):
+def test_engine_that_is_lost_during_a_build_is_an_engine_error(harmed, buildkit, short_waits, evaluate):
     sleep = Sleep()
     with each_time(sleep, harmed.kill):
         report = evaluate([BUSYBOX, run_line(sleep)], FIRST)
@@ -455,7 +450,11 @@ def test_docker_program_that_is_killed_during_a_test(harmed, legacy, evaluate, s
     assert (report["error"] is None) == (times == 1)
 
 
-@pytest.mark.parametrize(("times", "expected"), [(1, "passed"), (2, "engine")])
+@pytest.mark.parametrize(
+    ("builder", "times", "expected"),
+    [("legacy", 1, "passed"), ("buildkit", 2, "engine")],
+    indirect=["builder"],
+)
 def test_docker_program_that_is_killed_during_a_build(harmed, builder, evaluate, times, expected):
     sleep = Sleep()
     with each_time(sleep, lambda: kill_docker("build"), times):

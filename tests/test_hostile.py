@@ -92,37 +92,11 @@ IMAGES = {
         "exit code 127: ls: error while loading shared libraries: libselinux.so.1",
     ),
     # The shell lies, or does not work
-    "the shell is true": ([DEBIAN, "RUN ln -sf true /bin/sh"], [], LYING_SHELL, "no begin marker"),
-    "the shell prints what is looked for": ([DEBIAN, script("/bin/sh", "echo needle 17")], [], LYING_SHELL, "no begin marker"),
-    "the shell prints markers with another nonce": (
-        [DEBIAN, script("/bin/sh", "echo deadbeef=B; echo needle; echo deadbeef=E 0")],
-        [],
-        LYING_SHELL,
-        "no begin marker",
-    ),
-    "the shell prints only the begin marker": (
-        [DEBIAN, script("/bin/sh", 'echo "$4=B"; echo needle')],
-        [],
-        LYING_SHELL,
-        "no end marker",
-    ),
-    "the shell prints markers, and another exit code": (
-        [DEBIAN, script("/bin/sh", 'echo "$4=B"; echo needle; echo "$4=E 0"; exit 9')],
-        [],
-        LYING_SHELL,
-        "end marker 0, docker's exit code 9",
-    ),
     "the shell prints docker's error": (
         [DEBIAN, script("/bin/sh", 'echo "docker: Error response from daemon: no space left on device." >&2; exit 125')],
         [],
         LYING_SHELL,
         "no begin marker (exit code 125): docker: Error",
-    ),
-    "the shell prints that there is no shell": (
-        [DEBIAN, script("/bin/sh", 'echo "docker: exec: \\"/bin/sh\\": not found" >&2; exit 127')],
-        [],
-        LYING_SHELL,
-        "no begin marker",
     ),
     "the shell has no library": (
         [DEBIAN, "RUN rm /lib/*/libc.so.6"],
@@ -304,16 +278,17 @@ def test_floods_and_bombs_affect_only_their_own_test(measured):
         run_command("trap '' INT TERM HUP; while :; do :; done", id="no signals", timeout=1),
         run_command("echo fine", id="after"),
     ]
-    report = measured([BUSYBOX], *tests, more=["--run-option=--memory=256m", "--verbose"])
+    options = ["--run-option=--memory=256m", "--run-option=--pids-limit=300", "--verbose"]
+    report = measured([BUSYBOX], *tests, more=options)
     found = statuses(report)
     assert found.pop("forks") in ("timeout", "failed")  # a shell may end that cannot fork
     assert found == {"endless": "timeout", "memory": "failed", "no signals": "timeout", "after": "passed"}
     assert report["error"] is None
 
 
-def test_build_log_of_20_mb(legacy, measured):
+def test_build_log_of_5_mb(legacy, measured):
     """BuildKit does not pass on more than 2 MB."""
-    lines = [BUSYBOX, "RUN yes some words that a build prints | head -c 20000000"]
+    lines = [BUSYBOX, "RUN yes some words that a build prints | head -c 5000000"]
     report = measured(lines, TRUE, more=["--verbose"])
     assert report["summary"]["passed_tests"] == 1
     assert len(report["build"]["log"]) < 20_000
