@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import pytest
-from engine import FakeHub, PrivateEngine, census, engine_answers, find_buildkit
+from engine import FakeHub, PrivateEngine, census, docker, engine_answers, find_buildkit
 
 import DockerfileEvaluator as de
 
@@ -61,7 +61,8 @@ def hermetic(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", None)  # where it is kept once it was determined
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    if "PYTHONPYCACHEPREFIX" not in os.environ:
+        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.chdir(tmp_path / "home")
 
 
@@ -392,6 +393,20 @@ def networked_engine(any_engine):
     """
 
 
+@pytest.fixture(scope="session")
+def example_image(networked_engine):
+    """Build the image of artifacts/example.dockerfile once, with the legacy builder."""
+    words = "docker build --quiet --tag readme-example --file artifacts/example.dockerfile artifacts".split()
+    subprocess.run(words, check=True, cwd=str(PROJECT), env={**STARTED_IN, "DOCKER_BUILDKIT": "0"})
+    yield
+    docker("image", "rm", "readme-example")
+
+
+@pytest.fixture
+def layers_of_the_example(example_image, legacy):
+    """Let evaluations of the example take their layers from the build cache."""
+
+
 def can_start_engines() -> bool:
     return not os.getuid() and bool(shutil.which("dockerd"))
 
@@ -516,8 +531,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "private: needs engines of its own, which it may damage")
     config.addinivalue_line("markers", "no_buildx: needs a docker without buildx")
     config.addinivalue_line("markers", "no_podman: needs docker itself")
+    config.addinivalue_line("markers", "image_store: can differ on the containerd image store")
     config.addinivalue_line("markers", "networked: installs Debian's packages; one after another")
     config.addinivalue_line("markers", "long(why): not in tests/run quick")
+    config.addinivalue_line("markers", "release: only in tests/run all")
 
 
 def pytest_collection_modifyitems(items):

@@ -86,16 +86,7 @@ def test_ci_step_writes_junit_and_summary(fake, checkout, monkeypatch):
     assert "| status | test |" in (checkout / "summary.md").read_text()
 
 
-@pytest.fixture
-def layers_of_the_example(checkout, networked_engine, legacy):
-    """Build the example's image once; the evaluations take its layers."""
-    build = "docker build --quiet --tag readme-example --file artifacts/example.dockerfile artifacts"
-    subprocess.run(build.split(), check=True)
-    yield
-    subprocess.run("docker image rm readme-example".split(), check=True)
-
-
-@pytest.mark.usefixtures("layers_of_the_example")
+@pytest.mark.usefixtures("layers_of_the_example", "checkout")
 def test_quick_start_scores_the_example_in_full():
     before = census()
     done = run(EVALUATE)

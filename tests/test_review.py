@@ -264,6 +264,7 @@ def test_faked_image(clean_engine, write, tmp_path):
     assert [int(name.split("_")[-1]) for name in images["faked"]["passed"]] == list(range(1, len(FAKED) + 1))
 
 
+@pytest.mark.image_store
 def test_image_without_a_shell_is_an_error(clean_engine, write):
     code, _, err = called(review.main, write(FILE), "--base", "scratch")
     assert (code, "bare: not measured: the container could not be started" in err) == (1, True)
@@ -300,8 +301,8 @@ def test_readme_lint_output():
     assert shell(LINT) == COMMANDS[LINT]
 
 
-@pytest.mark.usefixtures("networked_engine", "engine")
+@pytest.mark.usefixtures("layers_of_the_example")
 def test_readme_measure_output():
     lines = COMMANDS[MEASURE].replace(", 3 times", "").splitlines()
-    line = MEASURE.replace("rubrics/*.json", "rubrics/example_node.json").replace(" --repeat 3", "")
-    assert shell(line).splitlines() == lines[4:6]
+    line = MEASURE.replace("rubrics/*.json", "rubrics/example.json").replace(" --repeat 3", "")
+    assert shell(line).splitlines() == lines[:2]
