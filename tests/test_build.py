@@ -69,7 +69,7 @@ def test_failed_build(fake, evaluate, tmp_path, name):
 
 
 @pytest.mark.parametrize("fault", [BY_NAME["lost parent layer"][0], {"do": "die"}])
-def test_second_build_counts(fake, evaluate, fault):
+def test_failed_build_is_retried_once_and_the_second_counts(fake, evaluate, fault):
     fake.fault("build", nth=1, **fault)
     assert outcome(evaluate(["FROM x"], TRUE)) == "passed"
     assert (fake.count("build"), fake.count("smoke build")) == (2, 0)

@@ -64,7 +64,9 @@ def test_names_have_run_and_expiry(fake, evaluate):
 
 
 @pytest.mark.parametrize("lines", [["FROM x"], ["FROM x", "RUN FAIL"]])
-def test_nothing_is_left_after_success_failure_and_timeout(fake, evaluate, tmp_path, lines):
+def test_no_container_image_or_volume_is_left_after_success_failure_and_timeout(
+    fake, evaluate, tmp_path, lines
+):
     report = evaluate(lines, TRUE, run_command("false"), run_command("sleep 600", timeout=0.3))
     assert (report["warnings"], fake.left(), lock_files(tmp_path)) == ([], [], [])
     removals = fake.calls("container rm")
@@ -308,7 +310,7 @@ SIGNALS = [
 
 
 @pytest.mark.parametrize(("when", "number"), SIGNALS)
-def test_ctrl_c_or_signal_removes_containers_and_image(
+def test_ctrl_c_sigterm_and_sighup_clean_up_and_set_the_exit_code(
     fake, start, arguments, report, tmp_path, when, number
 ):
     fault, is_time = INTERRUPTS[when]

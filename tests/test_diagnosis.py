@@ -96,7 +96,7 @@ DIAGNOSES = {
 
 
 @pytest.mark.parametrize("name", DIAGNOSES)
-def test_diagnosis(fake, evaluate, name):
+def test_failure_has_its_error_kind(fake, evaluate, name):
     faults, options, kind, message = DIAGNOSES[name]
     for fault in faults:
         fake.fault(**fault)

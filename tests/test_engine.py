@@ -130,6 +130,14 @@ def test_env_user_workdir_apply(clean_engine, evaluate):
     assert outcomes(report) == (["passed"], None)
 
 
+def test_command_has_no_terminal_and_no_stdin(clean_engine, start, arguments, report):
+    command = run_command("cat; ! test -t 0 && ! test -t 1 && ! test -t 2")
+    process = start(*arguments([BUSYBOX], command), stdin=subprocess.PIPE)
+    process.communicate(b"input of the evaluator\n", timeout=120)
+    (row,) = report()["test_results"]
+    assert (row["status"], row["output"]) == ("passed", "")
+
+
 def test_timeout_kills_container(clean_engine, evaluate):
     sleep = Sleep()
     stubborn = run_command(f"echo started; trap '' TERM INT; {sleep.command}", timeout=1)
@@ -289,7 +297,7 @@ def test_link_needs_buildkit_unless_the_legacy_builder_ignores_it(clean_engine, 
 
 
 @pytest.mark.no_buildx
-def test_buildkit_without_buildx_is_an_engine_error(clean_engine, evaluate, monkeypatch):
+def test_docker_buildkit_1_without_buildx_is_an_engine_error(clean_engine, evaluate, monkeypatch):
     if major_version("Client") < 23:
         pytest.skip("this docker needs no buildx")
     monkeypatch.setenv("DOCKER_BUILDKIT", "1")

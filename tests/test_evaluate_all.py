@@ -1,5 +1,6 @@
 """artifacts/evaluate_all.py, with a stub as the evaluator, and on a real engine."""
 
+import contextlib
 import functools
 import json
 import os
@@ -7,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,10 +40,11 @@ def end(kind, status="passed", starts=True):
     report.update(build={"execution_time": 0, "log": ""}, warnings=[])
     sys.exit(json.dump({**report, "error": {"kind": kind, "message": "why"} if kind else None}, sys.stdout))
 signal.signal(signal.SIGINT, lambda *_: end("interrupted"))
+json.dump(sys.argv[1:], open("arguments", "w"))
 open("calls", "a").write(given["dockerfile"][10:-11] + " --no-cache" * no_cache + "\\n")
 print("the log", file=sys.stderr, flush=True)
-while "SLEEP" in text and not os.path.exists("awake"):
-    time.sleep(0.05)
+for _ in range(1200 if "SLEEP" in text else 0):  # at most 60 s
+    os.path.exists("awake") or time.sleep(0.05)
 results = dict(FAIL=["build"], SLOW=["build_timeout"], LATE=["", "timeout"], NOSTART=["", "failed", False])
 results.update(OTHERS=["interrupted"], ENGINE=["engine"], REGISTRY=["registry"], USAGE=["usage"], CRASH=None)
 word = next((word for word in results if word in text), "")
@@ -146,14 +150,34 @@ def test_repetitions_and_retries(stub, outcome):
     assert [note in out for note in notes] == [text == "FAIL_THEN", text == "CRASH"]
 
 
+def test_options_of_the_evaluator_are_passed_on(stub, tmp_path):
+    tree({"m/app": ""})
+    words = [
+        "--build-timeout=7.0",
+        "--start-timeout=8.0",
+        "--jobs=3",
+        f"--docker={tmp_path}/docker",
+        "--offline",
+    ]
+    words += ["--build-option=--network=none", "--run-option=--memory=1g", "--run-option=--cpus=2"]
+    assert run(*words)[0] == 0
+    assert json.loads(Path("arguments").read_text())[-len(words) :] == words
+
+
 def test_engine_errors_in_a_row_stop_the_run(stub):
+    """Five for each parallel evaluation."""
     tree({f"m/app{at}": "ENGINE" for at in range(30)})
     code, out, _ = run("--parallel", "2")
     assert "the last 10 evaluations ended in engine errors: the running evaluations clean up\n" in out
     assert (code, 10 <= len(stub()) <= 12) == (1, True)
 
 
-def test_failed_builds_and_everything_are_evaluated_again_on_request(stub):
+def test_engine_errors_with_a_result_between_them_do_not_stop_the_run(stub):
+    tree({f"m/app{at}": text for at, text in enumerate(["ENGINE", "ENGINE", "", "ENGINE", ""])})
+    assert ("in engine errors" in run("--parallel", "1")[1], len(stub())) == (False, 8)
+
+
+def test_retry_failed_and_fresh_evaluate_again(stub):
     tree({"m/app": "FAIL", "m/lib": "", "n/app": "FAIL"})
     assert (run()[0], len(stub())) == (0, 5)
     Path("artifacts/n/app.dockerfile").write_text("FAIL ONCE")
@@ -163,16 +187,41 @@ def test_failed_builds_and_everything_are_evaluated_again_on_request(stub):
     assert (run("--fresh", "--model", "m", "--no-repeat")[0], sorted(stub())) == (0, ["m/app", "m/lib"])
 
 
-def test_interrupt_leaves_no_report_and_the_next_start_continues(stub):
+class DaskClient(contextlib.AbstractContextManager):
+    """Plays the client of a Dask cluster with two workers, which are threads of this process."""
+
+    def __init__(self, address):
+        pass
+
+    def __exit__(self, *error):
+        pass
+
+    def nthreads(self):
+        return {"one": 1, "two": 1}
+
+    def get_executor(self, pure):
+        return ThreadPoolExecutor(2)
+
+    def run(self, function, *arguments, on_error):
+        function(*arguments)
+
+
+STOPS = [("", signal.SIGINT), ("", signal.SIGTERM), ("--dask=tcp://x", signal.SIGINT)]
+
+
+@pytest.mark.parametrize(("option", "number"), STOPS, ids=["ctrl-c", "sigterm", "ctrl-c with dask"])
+def test_interrupt_leaves_no_report_and_the_next_start_continues(stub, monkeypatch, option, number):
+    """By default two evaluations run in parallel, since the engine has two processors."""
+    monkeypatch.setitem(sys.modules, "distributed", types.SimpleNamespace(Client=DaskClient))
     tree({"m/a": "", "m/b": "SLEEP", "m/c": "SLEEP", "m/d": ""})
 
     def interrupt():
-        wait_for(lambda: has("reports/m/b.log", "the log") and has("reports/m/c.log", "the log"))
-        os.kill(os.getpid(), signal.SIGINT)
+        wait_for(lambda: has("calls", "m/b") and has("calls", "m/c") and kinds())
+        os.kill(os.getpid(), number)
 
     threading.Thread(target=interrupt).start()
-    code, out, _ = run("--parallel", "2")
-    assert (code, kinds(), sorted(stub())) == (130, {"m/a": ""}, ["m/a", "m/b", "m/c"])
+    code, out, _ = run(*filter(None, [option]))
+    assert (code, kinds(), sorted(stub())) == (128 + number, {"m/a": ""}, ["m/a", "m/b", "m/c"])
     assert "no score: not evaluated: m/b, m/c, m/d\n" in out
     Path("awake").write_text("")
     assert (run()[0], sorted(stub())) == (0, ["m/b", "m/c", "m/d"])

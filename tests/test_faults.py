@@ -282,7 +282,9 @@ def small_disk(private_engine):
 
 
 @pytest.mark.parametrize(("free", "written", "fault"), [(8, 20, "engine"), (DISK, 2 * DISK, "build")])
-def test_full_disk(builder, small_disk, monkeypatch, evaluate, free, written, fault):
+def test_full_disk_is_an_engine_error_unless_the_dockerfile_fills_it(
+    builder, small_disk, monkeypatch, evaluate, free, written, fault
+):
     """Too little free space for a step is the engine's fault; a Dockerfile that fills a disk is at fault itself."""
     monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 32 * de.SMOKE_TEST)
     monkeypatch.setenv("DOCKER_HOST", small_disk.host)

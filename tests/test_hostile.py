@@ -191,8 +191,6 @@ COMMANDS = [
     ("if then fi fi", "failed", "exit code 2"),
     ("'", "failed", "exit code 2"),
     ("sleep 300 & (sleep 300 >/dev/null &) ; echo needle", "passed", ""),
-    ('cat; read x; test -z "$x"', "passed", ""),
-    ("test -t 0 || test -t 1", "failed", "exit code 1"),
     ("exec >&- 2>&-; true", "passed", ""),
     ("exec </dev/null >/dev/null 2>&1; false", "failed", "exit code 1"),
     ("ulimit -n 3; true", "passed", ""),
@@ -209,7 +207,7 @@ CODES += [("exit 256", "passed", "")]
     [([BUSYBOX], COMMANDS + CODES), ([DEBIAN], COMMANDS), ([DEBIAN, BASH], COMMANDS)],
     ids=["busybox", "dash", "bash"],
 )
-def test_verdicts_on_commands(evaluate, lines, commands):
+def test_command_cannot_forge_or_lose_its_verdict(evaluate, lines, commands):
     report = evaluate(lines, *(run_command(command) for command, _, _ in commands), jobs=2)
     wrong = [
         (command, row["status"], row["message"])

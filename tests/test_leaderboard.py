@@ -162,14 +162,23 @@ def test_engine_error_has_no_score_and_failed_build_scores_zero(tmp_path, run):
     assert (a.score, a.bounds, a.built, a.evaluated, a.solved) == (1 / 3, (1 / 8, 6 / 8), 1, 3, 1)
     assert (b.score, b.bounds, b.missing) == (0.2, pytest.approx((0.2, 0.2)), {})
     assert "12.5% to 75.0% (1 engine error, 1 interrupted, 1 no report, 1 regis" in run(folder)[1]
-    _, a = board(folder, missing_zero=True).rows
-    assert (a.score, a.bounds, lb.cell(a, "r7")) == (1 / 4, (1 / 8, 5 / 8), "0.0% (no report)")
+
+
+def test_missing_zero_scores_a_repository_without_a_report_zero(tmp_path, run):
+    folder = scores(tmp_path, "a=Xb- b=555")
+    assert [board(folder, missing_zero=zero).rows[-1].score for zero in (False, True)] == [1 / 2, 1 / 3]
+    assert ["0.0% (no report)" in run(folder, *words)[1] for words in ((), ("--missing-zero",))] == [
+        False,
+        True,
+    ]
 
 
 def test_samples_are_averaged_before_repositories(tmp_path, run):
     cells = {"high/{}/app": "XX4", "high/{}/lib": "6b3", "low/{}/app": "5X", "low/{}/lib": "Xe"}
     places = ((place.format(n), score, n) for place, line in cells.items() for n, score in enumerate(line))
     reports = {place: report(score, place[-3:], image_size=10**6 * n * n) for place, score, n in places}
+    for place, content in reports.items():  # the median is 1.0 s, the mean 1.7 s
+        content["build"]["execution_time"] = float(place.split("/")[1]) ** 2
     folder = write(tmp_path, reports)
     made = board(folder, samples=True)
     high, low = sorted(made.rows, key=lambda line: line.model)
@@ -309,7 +318,9 @@ def test_hostile_text_is_escaped_on_page_screen_markdown_and_csv(tmp_path, run):
     code, out, err = run(write(tmp_path, reports), *(f"--{name}={file}" for name, file in files.items()))
     page, markdown = (files[name].read_text() for name in ("html", "markdown"))
     assert (code, re.findall("[\x1b\u202e]", out + err + page + markdown)) == (0, [])
-    own = {*re.findall(r"<(\w+)", (REPORTS / "page.html").read_text()), *"p thead tbody tr th td i".split()}
+    template = (REPORTS / "page.html").read_text()
+    assert re.findall(r"(?i)<script|<link|<iframe|\son\w+=|url\(|https?:", template) == []
+    own = {*re.findall(r"<(\w+)", template), *"p thead tbody tr th td i".split()}
     assert {*re.findall(r"<(\w+)", page)} == own | {"details", "summary", "pre"}
     assert html.unescape(page).count("<script>alert(1)</script>") > 8
     assert not re.search(r"(?<!\\)[<`]", markdown)
@@ -317,6 +328,25 @@ def test_hostile_text_is_escaped_on_page_screen_markdown_and_csv(tmp_path, run):
     with open(files["csv"], newline="") as file:
         cells = [value for line in csv.reader(file) for value in line]
     assert not [value for value in cells if re.search(r"(^|;)\s*[=+\-@|\uff1d\uff0b\uff0d\uff20]", value)]
+
+
+def test_csv_has_a_line_for_each_test_of_each_report(tmp_path):
+    folder, names = scores(tmp_path, "a=9e b=b"), "model repo outcome test score".split()
+    assert lb.main([folder, "--csv", str(tmp_path / "csv")]) == 0
+    with open(tmp_path / "csv", newline="") as file:
+        lines = [",".join(line[name] for name in names) for line in csv.DictReader(file)]
+    assert (len(lines), lines[8:10]) == (30, ["a,r0,scored,t8,1", "a,r0,scored,t9,0"])
+    assert (lines[10], lines[20]) == ("a,r1,engine error,t0,", "b,r0,build failed,t0,0")
+
+
+STARTS = [("--html", "<!doctype html>"), ("--markdown", "models\\: 1"), ("--csv", "model,")]
+
+
+@pytest.mark.parametrize(("option", "start"), STARTS)
+def test_file_on_stdout_moves_the_tables_to_stderr(tmp_path, capfd, option, start):
+    code = lb.main([scores(tmp_path, "a=98"), option, "-"])
+    out, err = capfd.readouterr()
+    assert (code, out.startswith(start), err.startswith("models: 1")) == (0, True, True), (out[:80], err[:80])
 
 
 def test_text_markdown_and_page_have_the_same_words(tmp_path, run, monkeypatch):

@@ -80,7 +80,7 @@ def test_warning_is_in_the_report_and_on_the_screen(fake, arguments, report, rub
     assert (code, f"\nwarning: {text}\n" in out, warning in text) == (0, True, True)
 
 
-def test_sums(fake, evaluate):
+def test_points_are_summed_without_rounding_errors_also_by_category(fake, evaluate):
     """0.1 + 0.2 is 0.3; a category has its own totals."""
     scores = [(0.1, "x", TRUE), (0.2, "x", TRUE), (2, "y", FALSE), (1, None, TRUE)]
     tests = [{**test, "score": score, "category": category} for score, category, test in scores]

@@ -86,7 +86,7 @@ def test_key_of_hidden_values_is_salted_and_slow(evaluate, fake, monkeypatch):
     assert (len(keys), len(rounds), min(rounds) >= 100_000) == (2, 2, True)
 
 
-def test_failed_build_is_a_result(resume):
+def test_failed_build_is_resumed(resume):
     first, _ = resume(("FROM x", "RUN FAIL"))
     assert first["error"]["kind"] == "build"
     assert resume(("FROM x", "RUN FAIL")) == (first, False)
@@ -121,7 +121,7 @@ def test_file_that_is_no_report_is_replaced(resume, tmp_path, content):
 
 
 @pytest.mark.parametrize(("test", "code"), [(TRUE, 0), (FALSE, 1)])
-def test_command_line_prints_the_summary_and_exits_as_before(fake, arguments, test, code):
+def test_resumed_report_prints_its_summary_and_has_the_same_exit_code(fake, arguments, test, code):
     words = arguments(["FROM x"], test, more=["--resume"])
     assert called(de.main, *words)[0] == code
     calls = len(fake.names())

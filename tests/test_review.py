@@ -227,7 +227,7 @@ def test_measure(clean_engine, write, tmp_path, monkeypatch):
     ("points", "images"),
     [(4, ["bare", "copied", "faked"]), (9, ["bare", "copied", "faked"]), (10, ["copied"]), (12, [])],
 )
-def test_strict_limits_the_shares(points, images):
+def test_strict_limits_the_points_of_bare_copied_and_faked(points, images):
     results = {name: {"points": points} for name, points in (("bare", 1), ("copied", 4), ("faked", 5))}
     result = {
         "points": points,
