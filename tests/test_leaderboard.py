@@ -166,7 +166,8 @@ def test_engine_error_has_no_score_and_failed_build_scores_zero(tmp_path, run):
 
 def test_missing_zero_scores_a_repository_without_a_report_zero(tmp_path, run):
     folder = scores(tmp_path, "a=Xb- b=555")
-    assert [board(folder, missing_zero=zero).rows[-1].score for zero in (False, True)] == [1 / 2, 1 / 3]
+    rows = [board(folder, missing_zero=is_zero).rows[-1] for is_zero in (False, True)]
+    assert [(row.score, row.missing) for row in rows] == [(1 / 2, {"no report": 1}), (1 / 3, {})]
     assert ["0.0% (no report)" in run(folder, *words)[1] for words in ((), ("--missing-zero",))] == [
         False,
         True,
