@@ -33,6 +33,7 @@ def fill(folder) -> None:
     (folder / "program").write_text("#!/bin/sh\n")
     (folder / "program").chmod(0o755)
     os.symlink("file", folder / "link")
+    os.symlink("folder", folder / "link-to-folder")
     os.symlink("nowhere", folder / "dangling")
     for name in SPECIAL_NAMES:
         (folder / name).write_text(f"<{name}>")
@@ -76,7 +77,8 @@ CASES = {
         ({"paths": ["pipe"]}, F, "neither a file nor a directory: pipe"),
     ],
     "dirs_exist": [
-        ({"paths": ["folder", "/etc"]}, P, "found "),
+        ({"paths": ["folder", "/etc", "link-to-folder"]}, P, "found "),
+        ({"paths": ["link"]}, F, "a file, not a directory: link"),
         ({"paths": ["file"]}, F, "a file, not a directory: file"),
         ({"paths": ["nowhere"]}, F, "no such directory, or not accessible to the image's user: nowhere"),
     ],

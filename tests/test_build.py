@@ -168,6 +168,7 @@ def test_rest_of_a_long_line_begins_no_line():
 
 
 SLEEPS = {
+    "FROM node:22": legacy("FROM node:22\n22: Pulling from library/node", error=""),
     "RUN sleep 600": legacy(FROM, "RUN sleep 600", error=""),
     "[2/2] RUN sleep 600": buildkit(FROM_VERTEX, "[2/2] RUN sleep 600\n0.1 text", error=""),
 }

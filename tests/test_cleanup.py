@@ -72,6 +72,7 @@ def test_no_container_image_or_volume_is_left_after_success_failure_and_timeout(
     removals = fake.calls("container rm")
     assert all(call[:-1] == ["--force", "--volumes"] for call in removals)  # anonymous volumes too
     assert len(removals) == (1 if lines == ["FROM x"] else 0)
+    assert [name for name in fake.names() if "prune" in name] == []  # the build cache stays
 
 
 def test_kept_image_has_a_tag_of_its_own(fake, evaluate):

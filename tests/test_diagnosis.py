@@ -143,7 +143,9 @@ SAYS_FULL = legacy(FROM, f"RUN x\n{NO_SPACE_ERROR}", error="The command 'x' retu
 
 
 @pytest.mark.parametrize(("log", "size"), [(UNCLEAR, 1), (FULL, 256), (SAYS_FULL, 256)])
-def test_smoke_test_has_fresh_content_and_a_size_by_the_log(fake, evaluate, monkeypatch, log, size):
+def test_smoke_test_writes_fresh_content_and_256_mib_after_no_space_left(
+    fake, evaluate, monkeypatch, log, size
+):
     """A disk that may be full is tested with 256 MiB; text in a log alone makes no engine error."""
     monkeypatch.setattr(de, "SMOKE_TEST", 1)
     monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 256)

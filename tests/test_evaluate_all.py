@@ -138,7 +138,7 @@ OUTCOMES += "FAIL_THEN build enn nn|ENGINE engine ee ee|REGISTRY registry ee ee|
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES.split("|"))
-def test_repetitions_and_retries(stub, outcome):
+def test_doubtful_results_are_repeated_without_cache_and_errors_tried_again(stub, outcome):
     text, kind, *runs = outcome.replace(" .", " ").split(" ")
     tree({"m/app": text})
     for expected in runs:
@@ -213,7 +213,7 @@ STOPS = [("", signal.SIGINT), ("", signal.SIGTERM), ("--dask=tcp://x", signal.SI
 def test_interrupt_leaves_no_report_and_the_next_start_continues(stub, monkeypatch, option, number):
     """By default two evaluations run in parallel, since the engine has two processors."""
     monkeypatch.setitem(sys.modules, "distributed", types.SimpleNamespace(Client=DaskClient))
-    tree({"m/a": "", "m/b": "SLEEP", "m/c": "SLEEP", "m/d": ""})
+    tree({"m/a": "FAIL", "m/b": "SLEEP", "m/c": "SLEEP", "m/d": ""})
 
     def interrupt():
         wait_for(lambda: has("calls", "m/b") and has("calls", "m/c") and kinds())
@@ -221,10 +221,17 @@ def test_interrupt_leaves_no_report_and_the_next_start_continues(stub, monkeypat
 
     threading.Thread(target=interrupt).start()
     code, out, _ = run(*filter(None, [option]))
-    assert (code, kinds(), sorted(stub())) == (128 + number, {"m/a": ""}, ["m/a", "m/b", "m/c"])
+    assert (code, kinds(), sorted(stub())) == (128 + number, {"m/a": "build"}, ["m/a", "m/b", "m/c"])
     assert "no score: not evaluated: m/b, m/c, m/d\n" in out
     Path("awake").write_text("")
-    assert (run()[0], sorted(stub())) == (0, ["m/b", "m/c", "m/d"])
+    assert (run()[0], sorted(stub())) == (0, ["m/a --no-cache", "m/b", "m/c", "m/d"])
+
+
+@pytest.mark.parametrize(("processors", "expected"), [(3, 3), (64, 8)])
+def test_default_of_parallel_is_the_processors_and_at_most_8(stub, tmp_path, processors, expected):
+    (tmp_path / "docker").write_text(DOCKER.replace('"NCPU": 2', f'"NCPU": {processors}'))
+    with contextlib.ExitStack() as stack:
+        assert ea.connect(ea.parse_arguments([]), stack)[1] == expected
 
 
 def test_second_signal_exits_immediately(monkeypatch):
@@ -282,7 +289,8 @@ def test_images_are_pulled_before_their_builds_and_the_others_do_not_wait(stub, 
     calls = Path("docker-calls").read_text().splitlines()
     assert [call for call in calls if "pull" in call] == ["pull lost"] * 3 + ["pull new", "pull none"]
     assert "no score: pull error: base image lost cannot be pulled: dial tcp: timeout: m/a\n" in out
-    assert calls.count("builder prune --force --keep-storage 20GB") == 4  # at the start, and after each
+    prunes = [call for call in calls if "prune" in call]  # at the start, and after each
+    assert prunes == ["builder prune --force --keep-storage 20GB"] * 4
     assert run("--build-cache", "1MB", "--fresh")[2] == "error: docker builder prune: refused\n"
     assert kinds() == {
         "m/b": "",

@@ -281,20 +281,34 @@ def small_disk(private_engine):
     return private_engine(network=True, disk=DISK)
 
 
-@pytest.mark.parametrize(("free", "written", "fault"), [(8, 20, "engine"), (DISK, 2 * DISK, "build")])
-def test_full_disk_is_an_engine_error_unless_the_dockerfile_fills_it(
-    builder, small_disk, monkeypatch, evaluate, free, written, fault
+FILL = "RUN dd if=/dev/zero of=/large bs=1M count="
+FILL_AND_KEEP = [
+    FILL + "$(($(df -m / | awk 'END {print $(NF-2)}') - 16))",
+    "RUN dd if=/dev/zero of=/more bs=1M",
+]
+DISKS = [  # builder, free MiB, what is written, whose fault it is
+    ("legacy", 8, [f"{FILL}20"], "engine"),
+    ("buildkit", 8, [f"{FILL}20"], "engine"),
+    ("legacy", DISK, [f"{FILL}{2 * DISK}"], "build"),
+    ("buildkit", DISK, [f"{FILL}{2 * DISK}"], "build"),
+    ("buildkit", DISK, FILL_AND_KEEP, "engine"),  # the legacy builder needs twice the space of a layer
+]
+
+
+@pytest.mark.parametrize(("builder", "free", "lines", "fault"), DISKS, indirect=["builder"])
+def test_full_disk_is_an_engine_error_unless_the_failed_build_frees_it(
+    builder, small_disk, monkeypatch, evaluate, free, lines, fault
 ):
-    """Too little free space for a step is the engine's fault; a Dockerfile that fills a disk is at fault itself."""
     monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 32 * de.SMOKE_TEST)
     monkeypatch.setenv("DOCKER_HOST", small_disk.host)
     used = int(small_disk.inside("df", "--output=used", "-m", f"{small_disk.folder}/data").split()[-1])
     filler = f"{small_disk.folder}/data/filler"
     small_disk.inside("fallocate", "--length", f"{max(DISK - used - free, 1)}M", filler)
     try:
-        report = evaluate([BUSYBOX, f"RUN dd if=/dev/zero of=/large bs=1M count={written}"], FIRST)
+        report = evaluate([BUSYBOX, *lines], FIRST)
     finally:
         small_disk.inside("rm", filler)
+        small_disk.docker("builder", "prune", "--all", "--force")
     assert (outcome(report), statuses(report)) == (fault, {"first": "not_run"})
     assert "no space left" in report["error"]["message"].lower()
 

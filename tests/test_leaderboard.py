@@ -193,22 +193,34 @@ def test_samples_are_averaged_before_repositories(tmp_path, run):
     assert "reports/x.json: not in a folder MODEL/SAMPLE" in run(write(tmp_path, {"x": "{}"}), "--samples")[2]
 
 
-def test_reference_items_and_compare(tmp_path, run):
-    folder = scores(tmp_path, "sol=80e m=424 n=9b4")
+THREE = "sol=80e m=424 n=9b4"
+
+
+def test_reference_excludes_tests_that_it_does_not_pass(tmp_path, run):
+    folder = scores(tmp_path, THREE)
     code, out, err = run(folder, "--reference", "sol")
     assert (code, len(err.splitlines())) == (0, 3)
     assert "r0: excluded 't8', 't9', which sol does not pass\nr1: excluded 't0', 't1', " in err
     assert "r2: sol has no score, nothing is excluded\n" in err
     assert re.search(r"model +r0 +r2\nn +100\.0% +40\.0%\nm +50\.0% +40\.0%\n", out)
+    assert run(folder, "--reference", "x")[0] == 2
+
+
+def test_items_has_the_pass_rate_of_each_test(tmp_path, run):
+    folder = scores(tmp_path, THREE)
     items = [line.split() for line in run(folder, "--items")[1].splitlines()]
     assert items[2] == ["t0", "3", "of", "3", "100.0%", "all"]
     assert items[6] == ["t4", "2", "of", "3", "66.6%"]
     assert items[11] == ["t9", "0", "of", "3", "0.0%", "none"]
+
+
+def test_compare_lists_differences_and_tests_that_only_one_passes(tmp_path, run):
+    folder = scores(tmp_path, THREE)
     lines = run(folder, "--compare", "n", "m")[1].splitlines()
     assert lines[0] == "n minus m: +10.0 points, 95% interval -, 3 repositories, 1 better, 1 worse"
     assert lines[2:4] == ["r0: n 90.0%, m 40.0%", "  only n passes t4; m: failed, m4"]
     assert "r1: n 0.0% (build failed), m 20.0%" in lines
-    assert [run(folder, *words)[0] for words in (("--compare", "n", "x"), ("--reference", "x"))] == [2, 2]
+    assert run(folder, "--compare", "n", "x")[0] == 2
     out = run(scores(tmp_path / "2", "a=98989 b=55555"), "--compare", "a", "b")[1]
     assert "+36.0 points, 95% interval +29.2 to +42.8, 5 repositories, 5 better, 0 worse" in out
 

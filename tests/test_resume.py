@@ -56,7 +56,9 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("first", "second", "is_taken"), TAKEN)
-def test_options_must_be_the_same_with_their_hidden_values(fake, dockerfile, rubric, first, second, is_taken):
+def test_resume_needs_the_same_options_timeouts_context_and_hidden_values(
+    fake, dockerfile, rubric, first, second, is_taken
+):
     files = (dockerfile("FROM x", "RUN FAIL"), "r", rubric(TRUE))
     assert de.matches(de.evaluate(*files, **first), *files, **second) == is_taken
 

@@ -200,7 +200,7 @@ only the solution earns 5 of 13.5 points
 """
 
 
-def test_measure(clean_engine, write, tmp_path, monkeypatch):
+def test_measure_names_free_given_faked_unsolved_and_flaky_tests(clean_engine, write, tmp_path, monkeypatch):
     (tmp_path / "rubric").mkdir()
     (tmp_path / "rubric" / "README").write_text("")
     tool = r"RUN printf '#!/bin/sh\necho = $(($1 * $2))\n' >/bin/tool && chmod +x /bin/tool"
@@ -255,7 +255,7 @@ FAKED = [
 HELD = [command("tool {a} {b}", **PRODUCT), command("java x", exit_code=3), "test $(x -s) -gt 5", paths("/proc/1/x")]  # fmt: skip
 
 
-def test_faked_image(clean_engine, write, tmp_path):
+def test_faked_image_has_stubs_and_no_network(clean_engine, write, tmp_path):
     words = ["--base", "debian:bookworm-slim", "--json", tmp_path / "out.json"]
     code, out, _ = called(review.main, write(*FAKED, *HELD), *words)
     end = "not measured: copied (no --context)\nnot measured: solution (no --solution)\n"
