@@ -127,14 +127,14 @@ IMAGES = {
     "no such user": (
         [BUSYBOX, "USER no-such-user"],
         [],
-        [TRUE, output_contains("true", "unable"), *LIES],
+        [TRUE, FOLDER, output_contains("true", "unable")],
         "the container could not be started: unable to find user no-such-user",
     ),
-    "no such group": ([BUSYBOX, "USER root:no-such-group"], [], [TRUE, *LIES], "the container could not be started: unable to find group"),
+    "no such group": ([BUSYBOX, "USER root:no-such-group"], [], [TRUE, FOLDER], "the container could not be started: unable to find group"),
     "the workdir is a file": (
         [BUSYBOX, "WORKDIR /w", "RUN rmdir /w && touch /w"],
         [],
-        [TRUE, *LIES],
+        [TRUE, FOLDER],
         "not a directory",
     ),
     "a volume at /proc": ([BUSYBOX, "VOLUME /proc"], [], [TRUE, FOLDER], "the container could not be started: "),
@@ -296,5 +296,5 @@ def test_build_log_of_5_mb(legacy, measured):
     ("builder", "flood"), [("legacy", "cat /dev/zero"), ("buildkit", "yes")], indirect=["builder"]
 )
 def test_endless_build_log(builder, measured, flood):
-    report = measured([BUSYBOX, f"RUN {flood}"], TRUE, memory=100, more=["--build-timeout=4"])
+    report = measured([BUSYBOX, f"RUN {flood}"], TRUE, memory=100, more=["--build-timeout=3"])
     assert report["error"]["kind"] == "build_timeout"

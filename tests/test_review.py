@@ -264,7 +264,6 @@ def test_faked_image_has_stubs_and_no_network(clean_engine, write, tmp_path):
     assert [int(name.split("_")[-1]) for name in images["faked"]["passed"]] == list(range(1, len(FAKED) + 1))
 
 
-@pytest.mark.image_store
 def test_image_without_a_shell_is_an_error(clean_engine, write):
     code, _, err = called(review.main, write(FILE), "--base", "scratch")
     assert (code, "bare: not measured: the container could not be started" in err) == (1, True)
