@@ -96,6 +96,8 @@ def test_quick_start_scores_the_example_in_full():
     )
     report = json.loads(Path("reports/example.json").read_text())
     assert (set(statuses(report).values()), report["warnings"], census()) == ({"passed"}, [], before)
+    done = run(f"{shlex.quote(sys.executable)} example_usage.py")
+    assert (done.returncode, done.stdout.splitlines()[-1].split()) == (0, ["score", "23", "of", "23"])
 
 
 @pytest.mark.usefixtures("networked_engine", "legacy")
