@@ -30,7 +30,8 @@ PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
-KEPT += ("PYTHONPYCACHEPREFIX", "GOGC")  # the former saves compiling again; the latter: see tests/with-engine
+KEPT += ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")  # of tests/run and tests/mutations
+KEPT += ("GOGC",)  # see tests/with-engine
 
 
 # Environment
@@ -61,7 +62,7 @@ def hermetic(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", None)  # where it is kept once it was determined
-    if "PYTHONPYCACHEPREFIX" not in os.environ:
+    if "PYTHONPYCACHEPREFIX" not in os.environ:  # otherwise compiled files are written there
         monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.chdir(tmp_path / "home")
 

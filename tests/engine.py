@@ -201,8 +201,7 @@ class PrivateEngine:
         """Return the shell commands that set up the namespaces, before the shell executes dockerd."""
         # pytest-xdist kills workers that do not end in time after Ctrl-C; then dockerd ends by this loop.
         watch = f"while kill -0 {os.getpid()}; do sleep 2; kill -0 $$ || exit; done; kill $$; kill -CONT $$"
-        commands = f"({watch}) 2>/dev/null &\n"
-        commands += "ip link set lo up\n"
+        commands = f"({watch}) 2>/dev/null &\nip link set lo up\n"
         if self._disk:
             data = self.folder / "data"
             data.mkdir(exist_ok=True)

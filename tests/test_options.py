@@ -36,7 +36,7 @@ def test_command_lines_of_build_and_run_have_every_default_option(fake, evaluate
     ("options", "network"),
     [([], ["--network=none"]), (["--network=host"], ["--network=host"]), (["--net=host"], ["--net=host"])],
 )
-def test_without_a_command_has_no_network_unless_the_user_sets_one(fake, evaluate, options, network):
+def test_check_without_a_command_has_no_network_unless_the_user_sets_one(fake, evaluate, options, network):
     evaluate(["FROM x"], LOOK, TRUE, run_options=options)
     check, command = fake.calls("run")
     assert [word for word in check if "net" in word[:9]] == network
