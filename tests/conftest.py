@@ -30,7 +30,7 @@ PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
 KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
-KEPT += ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")  # of tests/run and tests/mutations
+KEPT += ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")  # of tests/run
 KEPT += ("GOGC",)  # see tests/with-engine
 
 

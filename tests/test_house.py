@@ -1,4 +1,4 @@
-"""Rules for the source: size, sections, names, and that what was removed does not come back."""
+"""Rules for the source: sections, names, processes, and what the README lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 
-import pytest
 from conftest import PROJECT
 
 import DockerfileEvaluator as de
@@ -16,16 +15,6 @@ import DockerfileEvaluator as de
 SOURCE = (PROJECT / "DockerfileEvaluator.py").read_text()
 TREE = ast.parse(SOURCE)
 SECTIONS = ["Types and helpers", "Rubric", "Checks", "Docker", "Report", "Evaluation", "Command line"]
-
-
-def test_module_is_within_its_budget():
-    """DESIGN.md, "The evaluator: sections and budgets"."""
-    functions = [node for node in ast.walk(TREE) if isinstance(node, ast.FunctionDef)]
-    classes = [node for node in ast.walk(TREE) if isinstance(node, ast.ClassDef)]
-    assert (len(SOURCE.splitlines()) <= 2060, len(classes) <= 24) == (True, True), len(SOURCE.splitlines())
-    if sys.version_info >= (3, 8):  # before, ast has no end of a function
-        lengths = {node.name: node.end_lineno - node.lineno + 1 for node in functions}
-        assert max(lengths.values()) <= 50, max(lengths, key=lengths.get)
 
 
 def test_sections_use_only_earlier_ones():
@@ -46,35 +35,6 @@ def test_sections_use_only_earlier_ones():
         ]
         later = {child.id for child in names if home.get(child.id, 0) > home[node.name]}
         assert later <= {"CHECKS", "Console"}, node.name
-
-
-WORDS = [  # DESIGN.md, "Plain English"
-    r"rooms?|ladders?|rungs?|in doubt|amiss|proves nothing|looks_only|telling_line|Stop\.ask|litter|oddit(y|ies)",
-    r"(docker|engine|it) says|(is|was) told|hears|asks for the end|what a dead run left|ours|at once|as it stands",
-    r"whoever|nobody|anybody|somebody|def shown|def listed",
-]
-REMOVED = {  # CONTRACT.md, section 10, and what would show that it is back
-    "probe of /etc/passwd": r"/etc/(passwd|group)|tarfile",
-    "process identity in names": r"boot_id|ns/pid|/proc/\{",
-    "stall and freeze detection": r"stood_still|\bstall|freeze|SLOW_ANSWER",
-    "--engine and --wait": r"--engine|--wait\b|\"wait\"|check_engine",
-    "pids-limit detection": r"PidsLimit|cgroupControllers",
-    "byte limit of argument lists": r"1048576|SC_ARG_MAX",
-    "worker thread, live screen thread": r"threading",
-    "warnings about telling variables": r"LD_PRELOAD|BASH_ENV",
-    "implicit GITHUB_STEP_SUMMARY": r"GITHUB_",
-    "tables of tools": r"\bnpm\b|\bgradle|\bmaven\b|\bcargo\b|\bconda\b",
-}
-
-
-@pytest.mark.parametrize("name", REMOVED)
-def test_removed_mechanism_is_not_back(name):
-    assert re.findall(REMOVED[name], SOURCE) == []
-
-
-@pytest.mark.parametrize("words", WORDS)
-def test_source_is_in_plain_english(words):
-    assert [match[0] for match in re.finditer(rf"(?i)\b({words})\b", SOURCE)] == []
 
 
 def test_processes_are_started_in_one_place():
@@ -128,7 +88,3 @@ def test_readmes_name_every_option_and_test_type():
     options = {word for action in actions for word in action.option_strings if word[:2] == "--"} - {"--help"}
     assert options <= set(re.findall(r"--[a-z-]+", text))
     assert set(de.CHECKS) <= set(re.findall(r"`([a-z_]+)`", text))
-
-
-def test_fake_docker_is_small():
-    assert len((PROJECT / "tests" / "fake_docker.py").read_text().splitlines()) < 400
