@@ -164,7 +164,7 @@ def test_rest_of_a_long_line_begins_no_line():
     log = de.BuildLog(de.Console(None))
     log.feed("stderr", b"#1 [internal] load build definition\n#2 [2/2] RUN x\n#2 0.1 " + b"A" * 70_000)
     log.feed("stderr", b"#1 ERROR: failed to copy: httpReadSeeker: x\n")
-    assert (log.builder, log.failed) == ("buildkit", "")
+    assert (log.output.builder.name, log.output.failure().step_error) == ("buildkit", None)
 
 
 SLEEPS = {

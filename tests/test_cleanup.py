@@ -127,7 +127,7 @@ def test_lock_file_that_another_run_removes_is_made_again(fake, evaluate, monkey
         flock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", remove)
-    monkeypatch.setattr(de.Docker, "check_cli_options", lambda _: paths.extend(lock_files(tmp_path)))
+    monkeypatch.setattr(de, "check_cli_options", lambda *_: paths.extend(lock_files(tmp_path)))
     evaluate(["FROM x"], TRUE)
     assert [os.path.basename(path) for path in paths] == 3 * [os.path.basename(paths[0])]
 
@@ -232,7 +232,7 @@ def test_removal_is_repeated_and_may_be_done_by_others(fake, evaluate, fault):
 @pytest.mark.parametrize("kind", ["container", "image"])
 def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(fake, evaluate, monkeypatch, kind, do):
     monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.5)
-    monkeypatch.setattr(de.Docker.remove, "__defaults__", (0.5,))
+    monkeypatch.setattr(de.Session.remove, "__defaults__", (0.5,))
     fake.fault(f"{kind} rm", do, stderr=CONFLICT)
     report = evaluate(["FROM x"], TRUE, run_command("sleep 600", timeout=0.3))
     assert (list(statuses(report).values()), report["error"]) == (["passed", "timeout"], None)

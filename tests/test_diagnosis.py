@@ -117,7 +117,7 @@ def test_engine_that_hangs_or_is_lost_is_an_engine_error(fake, evaluate, monkeyp
     monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.3)
     fake.fault("build", "lose the engine")
     assert outcome(evaluate(["FROM x"], TRUE)) == "engine"
-    monkeypatch.setitem(de.Docker.call.__kwdefaults__, "timeout", 0.5)
+    monkeypatch.setitem(de.Cli.call.__kwdefaults__, "timeout", 0.5)
     fake.fault("version", "hang")
     assert outcome(evaluate(["FROM x"], TRUE)) == "engine"
 
@@ -149,16 +149,16 @@ def test_smoke_test_writes_fresh_content_and_256_mib_after_no_space_left(
     """A disk that may be full is tested with 256 MiB; text in a log alone makes no engine error."""
     monkeypatch.setattr(de, "SMOKE_TEST", 1)
     monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 256)
-    contents, build = [], de.Docker.build
+    contents, build = [], de.docker_build
 
-    def spy(docker, log, tag, path, context, *more):
-        file = os.path.join(context, "content")
+    def spy(session, **details):
+        file = os.path.join(details["context"], "content")
         if os.path.exists(file):
             with open(file, "rb") as content:
                 contents.append(content.read())
-        return build(docker, log, tag, path, context, *more)
+        return build(session, **details)
 
-    monkeypatch.setattr(de.Docker, "build", spy)
+    monkeypatch.setattr(de, "docker_build", spy)
     fake.fault(**{**log, "on": "build"})
     assert outcome(evaluate(["FROM x"], TRUE)) == "build"
     assert {len(content) for content in contents} == {size}
@@ -321,12 +321,12 @@ def test_answer_of_registry(fake, evaluate, registry, answer, kind):
 
 @pytest.mark.usefixtures("smoke_test_passes")
 def test_registry_that_does_not_answer_is_out_of_reach(fake, evaluate, monkeypatch):
-    call = de.Docker.call
+    call = de.Cli.call
 
-    def impatient(docker, *words, **more):
-        return call(docker, *words, **{**more, "timeout": 0.5} if words[0] == "pull" else more)
+    def impatient(cli, *words, **more):
+        return call(cli, *words, **{**more, "timeout": 0.5} if words[0] == "pull" else more)
 
-    monkeypatch.setattr(de.Docker, "call", impatient)
+    monkeypatch.setattr(de.Cli, "call", impatient)
     fake.fault("pull", "hang")
     fake.fault("build", **legacy("FROM x", error=NO_HOST))
     assert outcome(evaluate(["FROM x"], TRUE)) == "registry"
@@ -351,3 +351,55 @@ def test_download_that_breaks_off_twice_is_a_registry_error(fake, evaluate, log,
     fake.fault("build", nth=1, **log)
     fake.fault("build", nth=2, **(log if is_broken_twice else legacy("FROM x", error="manifest unknown")))
     assert outcome(evaluate(["FROM x"], TRUE)) == ("registry" if is_broken_twice else "build")
+
+
+# What is the host's fault, although an image is missing
+
+FORBIDDEN = 'Get "https://registry-1.docker.io/v2/": Forbidden'  # moby/moby#40507
+HEAD_FORBIDDEN = (
+    'failed to do request: Head "https://registry-1.docker.io/v2/library/debian/manifests/x": Forbidden'
+)
+NO_TOKEN = 'failed to authorize: rpc error: code = Unknown desc = failed to fetch anonymous token: Get "https://auth.docker.io/token?scope=x": dial tcp: lookup auth.docker.io on 10.0.0.1:53: no such host'
+PROXY_LOGIN = 'Get "https://registry-1.docker.io/v2/": Proxy Authentication Required'
+NO_HELPER = 'error getting credentials - err: exec: "docker-credential-desktop": executable file not found in $PATH, out: ``'
+DENIED = "pull access denied for x, repository does not exist or may require 'docker login': denied: requested access to the resource is denied"
+MISSING = "manifest for x:latest not found: manifest unknown"
+
+# The build, the registry's answer, the kind of error
+HOSTS = {
+    "proxy, legacy": (legacy("FROM debian", error=FORBIDDEN), FORBIDDEN, "registry"),
+    "proxy, BuildKit": (resolve("docker.io/library/debian:x", HEAD_FORBIDDEN), FORBIDDEN, "registry"),
+    "proxy in the answer": (legacy("FROM debian", error=MISSING), FORBIDDEN, "registry"),
+    "proxy in the build": (legacy("FROM debian", error=FORBIDDEN), MISSING, "registry"),
+    "the client has another network": (resolve("docker.io/library/debian:x", NO_TOKEN), DENIED, "registry"),
+    "proxy, login": (legacy("FROM debian", error=PROXY_LOGIN), PROXY_LOGIN, "registry"),
+    "proxy, 403": (legacy("FROM debian", error=MISSING), "error from registry: 403 Forbidden", "registry"),
+    "no helper, FROM": (resolve("docker.io/library/debian:x", NO_HELPER), DENIED, "usage"),
+    "no helper, syntax": (buildkit(f"resolve image config for docker-image://docker.io/docker/dockerfile:1\nERROR: {NO_HELPER}", error=solve(NO_HELPER)), DENIED, "usage"),
+    "no helper, answer": (legacy("FROM debian", error=MISSING), NO_HELPER, "usage"),
+    "no helper, own registry": (resolve("registry.invalid/x", NO_HELPER), DENIED, "usage"),
+    "no such image": (legacy("FROM nosuch", error=DENIED), DENIED, "build"),
+    "text in COPY": (legacy(FROM, 'COPY ["error getting credentials", "/"]', error="COPY failed: stat error getting credentials: file does not exist"), DENIED, "build"),
+    "proxy, own registry": (legacy("FROM registry.invalid/x", error='Get "https://registry.invalid/v2/": Forbidden'), FORBIDDEN, "build"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("smoke_test_passes")
+@pytest.mark.parametrize("name", HOSTS)
+def test_image_that_the_host_keeps_docker_from_is_not_the_dockerfiles_fault(fake, evaluate, name):
+    log, answer, kind = HOSTS[name]
+    fake.set(pull=f"Error response from daemon: {answer}")
+    fake.fault("build", **log)
+    error = evaluate(["FROM x"], TRUE)["error"]
+    assert error["kind"] == kind, error["message"]
+    assert ("~/.docker/config.json" in error["message"]) == (kind == "usage")
+
+
+@pytest.mark.usefixtures("smoke_test_passes")
+def test_each_download_is_judged_by_its_own_step(fake, evaluate):
+    """The first one ends in ADD, with the same error as the download of an image."""
+    end = "ERROR: failed to solve: unexpected EOF"
+    fake.fault("build", nth=1, **buildkit("[2/2] ADD x.tar /\nERROR: unexpected EOF", error=end))
+    fake.fault("build", nth=2, **buildkit("[1/2] FROM ghcr.io/x/y\nERROR: unexpected EOF", error=end))
+    fake.set(pull="Error response from daemon: denied")
+    assert outcome(evaluate(["FROM x"], TRUE)) == "build"

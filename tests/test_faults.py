@@ -339,8 +339,8 @@ def short_waits(harmed):
             "KILL_TIMEOUT",
         ):
             patch.setattr(de, name, 2.0)
-        patch.setitem(de.Docker.call.__kwdefaults__, "timeout", 2.0)  # COMMAND_TIMEOUT
-        patch.setattr(de.Docker.remove, "__defaults__", (2.0,))
+        patch.setitem(de.Cli.call.__kwdefaults__, "timeout", 2.0)  # COMMAND_TIMEOUT
+        patch.setattr(de.Session.remove, "__defaults__", (2.0,))
         yield
 
 
@@ -451,8 +451,8 @@ def test_engine_that_is_lost_during_a_build_is_an_engine_error(harmed, buildkit,
 
 def test_engine_that_is_lost_before_clean_up_keeps_the_score(harmed, legacy, short_waits, evaluate):
     with pytest.MonkeyPatch.context() as patch:
-        clean_up = de.Docker.clean_up
-        patch.setattr(de.Docker, "clean_up", lambda self: (harmed.kill(), clean_up(self)))
+        clean_up = de.Session.clean_up
+        patch.setattr(de.Session, "clean_up", lambda self: (harmed.kill(), clean_up(self)))
         report = evaluate([BUSYBOX], FIRST)
     assert outcome(report) == "passed"
     assert report["warnings"][-1].startswith("not removed: ")

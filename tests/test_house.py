@@ -14,7 +14,20 @@ import DockerfileEvaluator as de
 
 SOURCE = (PROJECT / "DockerfileEvaluator.py").read_text()
 TREE = ast.parse(SOURCE)
-SECTIONS = ["Types and helpers", "Rubric", "Checks", "Docker", "Report", "Evaluation", "Command line"]
+SECTIONS = [
+    "Types and helpers",
+    "Rubric",
+    "Checks",
+    "Docker CLI",
+    "Session",
+    "Build log",
+    "Containers and verdicts",
+    "Building the image, and who is at fault if that fails",
+    "Report",
+    "Inputs, and whether a report is for them",
+    "Evaluation",
+    "Command line",
+]
 
 
 def test_sections_use_only_earlier_ones():
@@ -48,7 +61,7 @@ def test_only_the_command_line_prints():
     assert re.findall(r"\bprint\(|sys\.stderr", SOURCE[: SOURCE.index("# Command line\n")]) == []
 
 
-PUBLIC = "EvaluationError Rubric Test evaluate last_line load_rubric main matches percent printable quoted_list write_file"
+PUBLIC = "ERROR_KINDS ErrorKind EvaluationError Rubric Test evaluate last_line load_rubric main matches percent printable quoted_list write_file"
 SIGNATURE = (
     "(dockerfile, repo, rubric=None, output=None, *, context=None, build_timeout=3600.0, jobs=1, build_options=(), run_options=(), "
     "start_timeout=120.0, docker='docker', offline=False, junit=None, markdown=None, keep_image=False, resume=False, verbose=False)"

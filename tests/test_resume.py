@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from pathlib import Path
 
 import pytest
 from cases import FALSE, TRUE
@@ -136,3 +138,17 @@ def test_resumed_report_prints_its_summary_and_has_the_same_exit_code(fake, argu
 def test_resume_needs_an_output_file(evaluate, output):
     with pytest.raises(ValueError, match="resume"):
         evaluate(["FROM x"], TRUE, resume=True, output=output)
+
+
+def test_rubric_that_can_be_read_once_has_its_own_hash(fake, dockerfile, rubric, tmp_path):
+    """Such as `--rubric <(jq ...)`: a second rubric is not taken for the first one."""
+    output = tmp_path / "report.json"
+    for tests in ([TRUE], [FALSE, FALSE]):
+        content = Path(rubric(*tests)).read_bytes()
+        read_end, write_end = os.pipe()
+        os.write(write_end, content)
+        os.close(write_end)
+        report = de.evaluate(dockerfile("FROM x"), "r", f"/dev/fd/{read_end}", str(output), resume=True)
+        os.close(read_end)
+        assert len(report["test_results"]) == len(tests)
+        assert report["environment"]["rubric_sha256"] == hashlib.sha256(content).hexdigest()
