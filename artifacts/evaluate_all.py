@@ -42,7 +42,9 @@ MAX_ENGINE_ERRORS = 5  # in a row, times the number of parallel evaluations; the
 MAX_LOG = 1024 * 1024  # bytes at the end of a log that run_task() returns
 DOCKER_TIMEOUT = 600.0  # seconds for a docker command
 QUIET = 60.0  # seconds without output, after which a line shows the progress
-NO_SUCH_IMAGE = re.compile("not exist|manifest unknown|not found|denied|forbidden|not authorized|invalid ref")
+NO_SUCH_IMAGE = re.compile(
+    "not exist|manifest unknown|not found|denied|forbidden|not authorized|invalid ref"
+)
 
 Report = Dict[str, Any]  # as in rubrics/schema/report.schema.json
 Options = argparse.Namespace  # as parse_arguments() returns them
@@ -74,7 +76,9 @@ def layout_pattern(layout: str) -> re.Pattern[str]:
 def files_below(folder: str) -> Iterator[str]:
     """Yield the files below a folder that are not hidden; follow links, except to a folder above the link."""
     for place, folders, names in os.walk(folder, followlinks=True):
-        real = {name: os.path.realpath(os.path.join(place, name)) for name in folders if name[0] != "."}
+        real = {
+            name: os.path.realpath(os.path.join(place, name)) for name in folders if name[0] != "."
+        }
         above = f"{os.path.realpath(place)}/"
         folders[:] = [name for name, path in real.items() if not above.startswith(f"{path}/")]
         yield from (os.path.join(place, name) for name in names if name[0] != ".")
@@ -82,9 +86,17 @@ def files_below(folder: str) -> Iterator[str]:
 
 def make_task(model: str, repo: str, dockerfile: str, options: Options) -> Task:
     """Return the task of a Dockerfile; without checkouts its own folder is the build context."""
-    context = os.path.join(options.checkouts, repo) if options.checkouts else os.path.dirname(dockerfile)
+    context = (
+        os.path.join(options.checkouts, repo) if options.checkouts else os.path.dirname(dockerfile)
+    )
     rubric, result = os.path.join(options.rubrics, repo), os.path.join(options.reports, model, repo)
-    files = (dockerfile, f"{rubric}.json", os.path.normpath(context), f"{result}.json", f"{result}.log")
+    files = (
+        dockerfile,
+        f"{rubric}.json",
+        os.path.normpath(context),
+        f"{result}.json",
+        f"{result}.log",
+    )
     return Task(repo, model, de.printable(os.path.join(model, repo)), *files)
 
 
@@ -98,9 +110,13 @@ def find_tasks(options: Options) -> tuple[list[Task], dict[str, list[Task]]]:
             task = make_task(match.groupdict().get("model") or "", match["repo"], path, options)
             by_report[os.path.realpath(task.report)].append(task)
     by_problem: dict[str, list[Task]] = defaultdict(list)
-    for task in sorted(task for group in by_report.values() for task in group if is_selected(task, options)):
+    for task in sorted(
+        task for group in by_report.values() for task in group if is_selected(task, options)
+    ):
         same = by_report[os.path.realpath(task.report)]
-        by_problem[f"{len(same)} would write {task.report}" if same[1:] else task_problem(task)].append(task)
+        by_problem[
+            f"{len(same)} would write {task.report}" if same[1:] else task_problem(task)
+        ].append(task)
     if not by_problem and options.shard == "1/1":
         raise de.EvaluationError(f"no Dockerfile in {options.artifacts} is selected (see --layout)")
     return by_problem.pop("", []), by_problem
@@ -109,9 +125,13 @@ def find_tasks(options: Options) -> tuple[list[Task], dict[str, list[Task]]]:
 def is_selected(task: Task, options: Options) -> bool:
     """Check a task against --model, --repo and --shard."""
     part, parts = map(int, options.shard.split("/"))
-    in_shard = zlib.crc32(os.fsencode(os.path.relpath(task.report, options.reports))) % parts == part - 1
+    in_shard = (
+        zlib.crc32(os.fsencode(os.path.relpath(task.report, options.reports))) % parts == part - 1
+    )
     chosen = ((task.model, options.model or "*"), (task.repo, options.repo or "*"))
-    return in_shard and all(any(fnmatch.fnmatchcase(name, one) for one in some) for name, some in chosen)
+    return in_shard and all(
+        any(fnmatch.fnmatchcase(name, one) for one in some) for name, some in chosen
+    )
 
 
 def task_problem(task: Task) -> str:
@@ -131,7 +151,9 @@ def base_images(task: Task) -> list[str]:
     images, stages = set(), {"scratch"}
     with open(task.dockerfile, encoding="utf-8", errors="replace") as file:
         text = file.read()
-    for line in re.finditer(r"(?im)(?<!\\\n)^[ \t]*FROM[ \t]+(\S.*?)(?:[ \t]+AS[ \t]+(\S+))?[ \t]*$", text):
+    for line in re.finditer(
+        r"(?im)(?<!\\\n)^[ \t]*FROM[ \t]+(\S.*?)(?:[ \t]+AS[ \t]+(\S+))?[ \t]*$", text
+    ):
         if re.fullmatch(r"[^\s$-][^\s$]*", line[1]) and line[1].lower() not in stages:
             images.add(line[1])
         stages.add((line[2] or "scratch").lower())
@@ -139,13 +161,21 @@ def base_images(task: Task) -> list[str]:
 
 
 # ---- One evaluation, on this machine or on a worker ----
-_running: dict[subprocess.Popen[bytes], tuple[str, str, float]] = {}  # run, task, start (time.monotonic())
+_running: dict[
+    subprocess.Popen[bytes], tuple[str, str, float]
+] = {}  # run, task, start (time.monotonic())
 _interrupted: set[str] = set()  # runs
 
 
-def call(argv: Sequence[str], run: str, task_name: str = "", stderr: Any = None) -> tuple[int, bytes, str]:
+def call(
+    argv: Sequence[str], run: str, task_name: str = "", stderr: Any = None
+) -> tuple[int, bytes, str]:
     """Run the evaluator for a task, or docker; return exit code, stdout, and stderr as one line."""
-    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": stderr or subprocess.PIPE}
+    pipes: Any = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": stderr or subprocess.PIPE,
+    }
     process = subprocess.Popen(argv, start_new_session=True, **pipes)  # no Ctrl-C from the terminal
     _running[process] = (run, task_name, time.monotonic())
     if run in _interrupted:
@@ -168,13 +198,26 @@ def interrupt(run: str) -> None:
 
 def run_task(task: Task, options: Options, log_path: str | None = None) -> tuple[Report, str]:
     """Evaluate a Dockerfile; return report and log, which grows in `log_path`; or raise EvaluationError."""
-    problems = [pull(image, options.docker, options.run_id) for image in base_images(task) if options.pull]
+    problems = [
+        pull(image, options.docker, options.run_id) for image in base_images(task) if options.pull
+    ]
     if any(problems):
         raise de.EvaluationError("; ".join(filter(None, problems)), "pull")
-    argv = [sys.executable, os.path.join(PROJECT, "DockerfileEvaluator.py"), "--verbose", "--output=-"]
-    argv += [f"--{name}={getattr(task, name)}" for name in ("dockerfile", "repo", "rubric", "context")]
+    argv = [
+        sys.executable,
+        os.path.join(PROJECT, "DockerfileEvaluator.py"),
+        "--verbose",
+        "--output=-",
+    ]
+    argv += [
+        f"--{name}={getattr(task, name)}" for name in ("dockerfile", "repo", "rubric", "context")
+    ]
     argv += [f"--build-timeout={options.build_timeout}", f"--start-timeout={options.start_timeout}"]
-    argv += [f"--jobs={options.jobs}", f"--docker={options.docker}", *["--offline"] * options.offline]
+    argv += [
+        f"--jobs={options.jobs}",
+        f"--docker={options.docker}",
+        *["--offline"] * options.offline,
+    ]
     argv += [f"--build-option={option}" for option in options.build_options]
     argv += [f"--run-option={option}" for option in options.run_options]
     with open(log_path, "a+b") if log_path else tempfile.TemporaryFile() as file:
@@ -184,7 +227,9 @@ def run_task(task: Task, options: Options, log_path: str | None = None) -> tuple
     try:
         report: Report = json.loads(output)
     except ValueError:
-        raise de.EvaluationError(f"no report, exit code {code}: {de.last_line(log)}", "engine") from None
+        raise de.EvaluationError(
+            f"no report, exit code {code}: {de.last_line(log)}", "engine"
+        ) from None
     report["warnings"] += filter(None, [prune(options)])
     return report, log
 
@@ -203,7 +248,14 @@ def pull(image: str, docker: str, run: str, pauses: Sequence[float] = (5.0, 10.0
 
 def prune(options: Options) -> str:
     """Reduce BuildKit's cache to the size of --build-cache, if given; return the problem, or ""."""
-    argv = [options.docker, "builder", "prune", "--force", "--keep-storage", str(options.build_cache)]
+    argv = [
+        options.docker,
+        "builder",
+        "prune",
+        "--force",
+        "--keep-storage",
+        str(options.build_cache),
+    ]
     code, _, problem = call(argv, options.run_id) if options.build_cache else (0, b"", "")
     return f"docker builder prune: {problem}" if code else ""
 
@@ -220,7 +272,9 @@ class Job(NamedTuple):
 def next_job(job: Job, report: Report, options: Options) -> Job | None:
     """Return the next job of a task: a retry after an engine or registry error, a repetition, or None."""
     kind = report["error"]["kind"] if report["error"] else ""
-    if kind in ("engine", "registry", "interrupted") and not job.is_retry:  # or interrupted by others
+    if (
+        kind in ("engine", "registry", "interrupted") and not job.is_retry
+    ):  # or interrupted by others
         return job._replace(is_retry=True)
     if kind not in SCORED or options.no_repeat or report.get("repeated"):
         return None
@@ -261,7 +315,9 @@ class Coordinator:
         self._total, self._started = len(jobs), time.monotonic()
         with ExitStack() as stack:
             self._executor, self._parallel, self._interrupt = connect(self.options, stack)
-            for task in [job.task for job in jobs if self.options.fresh and os.path.exists(job.task.report)]:
+            for task in [
+                job.task for job in jobs if self.options.fresh and os.path.exists(job.task.report)
+            ]:
                 os.unlink(task.report)
             try:
                 for job in sorted(jobs, key=self._rank):
@@ -278,7 +334,9 @@ class Coordinator:
     def _rank(self, job: Job) -> tuple[bool, bool]:
         """Return a sort key: images on the engine first, then images to pull, repetitions last."""
         images = base_images(job.task) if self.options.pull else []
-        return job.is_repetition, any(pull(it, self.options.docker, self.options.run_id, ()) for it in images)
+        return job.is_repetition, any(
+            pull(it, self.options.docker, self.options.run_id, ()) for it in images
+        )
 
     def on_signal(self, number: int, _frame: object) -> None:
         """Stop after the first signal, exit immediately at the second."""
@@ -296,7 +354,10 @@ class Coordinator:
 
     def _finish(self, job: Job, future: Future[tuple[Report, str]]) -> None:
         """Write the report, submit the job that follows, print a line."""
-        task, error = job.task, OSError("scheduler lost") if future.cancelled() else future.exception()
+        task, error = (
+            job.task,
+            OSError("scheduler lost") if future.cancelled() else future.exception(),
+        )
         message = str(error).partition("\n")[0]
         failure: Report = {"error": {"kind": getattr(error, "kind", "engine"), "message": message}}
         report, log = (failure, "") if error else future.result()
@@ -307,7 +368,9 @@ class Coordinator:
         if kind in SCORED:
             report.update({"repeated": True} if job.is_repetition else {})
             self.results[task] = {"summary": report["summary"], "error": report["error"]}
-        if kind in SCORED or not (error or task in self.results):  # an error never overwrites a score
+        if kind in SCORED or not (
+            error or task in self.results
+        ):  # an error never overwrites a score
             de.write_file(task.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
         elif task not in self.results and os.path.exists(task.report):
             os.unlink(task.report)  # of other inputs
@@ -318,7 +381,9 @@ class Coordinator:
             self._submit(following)
             words += ", to be repeated" if kind in SCORED else ", to be tried again"
         self._line(f"[{self._total - len(self._pending)}/{self._total}] {task.name}: {words}")
-        self._engine_errors = self._engine_errors + (kind == "engine") if kind in ("engine", "pull") else 0
+        self._engine_errors = (
+            self._engine_errors + (kind == "engine") if kind in ("engine", "pull") else 0
+        )
         if self._engine_errors >= MAX_ENGINE_ERRORS * self._parallel:
             self._stop(f"the last {self._engine_errors} evaluations ended in engine errors")
 
@@ -327,7 +392,9 @@ class Coordinator:
         if self._pending and not self._stop_reason:
             self._stop_reason = reason
             self._interrupt()
-            self._pending = {future: job for future, job in self._pending.items() if not future.cancel()}
+            self._pending = {
+                future: job for future, job in self._pending.items() if not future.cancel()
+            }
             self._line(f"{reason}: the running evaluations clean up")
 
     def _line(self, text: str) -> None:
@@ -338,13 +405,22 @@ class Coordinator:
     def _show_progress(self) -> None:
         """Draw a progress bar on a terminal; elsewhere print a line after QUIET seconds without one."""
         now, left = time.monotonic(), len(self._pending)
-        done, failed = self._total - left, sum(bool(result["error"]) for result in self.results.values())
+        done, failed = (
+            self._total - left,
+            sum(bool(result["error"]) for result in self.results.values()),
+        )
         text = f"{done}/{self._total}, {failed} failed builds"
-        text += f", {timedelta(seconds=int((now - self._started) / done * left))} left" if done else ""
-        for start, name in sorted((start, name) for _, name, start in list(_running.values()) if name)[:1]:
+        text += (
+            f", {timedelta(seconds=int((now - self._started) / done * left))} left" if done else ""
+        )
+        for start, name in sorted(
+            (start, name) for _, name, start in list(_running.values()) if name
+        )[:1]:
             text += f"; {name} has been running for {timedelta(seconds=int(now - start))}"
         if self._clear:
-            bar = f"[{'#' * (20 * done // self._total):.<20}] {text}"[: os.get_terminal_size().columns - 1]
+            bar = f"[{'#' * (20 * done // self._total):.<20}] {text}"[
+                : os.get_terminal_size().columns - 1
+            ]
             print(f"{self._clear}{bar if left else ''}", end="", flush=True)
         elif now - self._printed > QUIET:
             self._line(text)
@@ -353,13 +429,21 @@ class Coordinator:
 def connect(options: Options, stack: ExitStack) -> tuple[Executor, int, Callable[[], object]]:
     """Return an executor, how many evaluations it runs in parallel, and a function that interrupts these."""
     if options.dask:
-        client: Any = stack.enter_context(importlib.import_module("distributed").Client(options.dask))
+        client: Any = stack.enter_context(
+            importlib.import_module("distributed").Client(options.dask)
+        )
         stop = functools.partial(client.run, interrupt, options.run_id, on_error="ignore")
         return client.get_executor(pure=False), max(sum(client.nthreads().values()), 1), stop
     _, output, problem = call([options.docker, "info", "--format", "{{json .}}"], options.run_id)
     info = json.loads(output or "{}")
-    processors = info.get("NCPU") or info.get("host", {}).get("cpus")  # docker's name, podman's name
-    problem = prune(options) if processors else "docker info: " + (info.get("ServerErrors") or [problem])[0]
+    processors = info.get("NCPU") or info.get("host", {}).get(
+        "cpus"
+    )  # docker's name, podman's name
+    problem = (
+        prune(options)
+        if processors
+        else "docker info: " + (info.get("ServerErrors") or [problem])[0]
+    )
     if problem:
         raise de.EvaluationError(problem)
     parallel = options.parallel or min(processors, 8)
@@ -384,17 +468,23 @@ def print_plan(tasks: Sequence[Task], jobs: Sequence[Job], left_out: dict[str, l
     planned = Counter(job.task.model for job in jobs)
     for model, count in sorted(Counter(task.model for task in tasks).items()):
         print(f"{de.printable(model)}: {count} Dockerfiles, {count - planned[model]} resumed")
-    for image, count in Counter(image for task in tasks for image in base_images(task)).most_common():
+    for image, count in Counter(
+        image for task in tasks for image in base_images(task)
+    ).most_common():
         print(f"base image {de.printable(image)}: {count} Dockerfiles")
     for problem, group in left_out.items():
         files = (de.printable(task.dockerfile) for task in group)
         print(f"left out: {de.printable(problem, 400)}", *files, sep="\n  ")
 
 
-def print_summary(tasks: Sequence[Task], results: dict[Task, Report], problems: dict[Task, str]) -> None:
+def print_summary(
+    tasks: Sequence[Task], results: dict[Task, Report], problems: dict[Task, str]
+) -> None:
     """Print the counts, what has no result and why, and the mean score of each model."""
     failed = sum(bool(result["error"]) for result in results.values())
-    print(f"{len(results)} of {len(tasks)} Dockerfiles have a score, {failed} of these a failed build")
+    print(
+        f"{len(results)} of {len(tasks)} Dockerfiles have a score, {failed} of these a failed build"
+    )
     reasons: dict[str, list[str]] = defaultdict(list)
     for task in tasks:
         if problems.get(task) or task not in results:
@@ -403,7 +493,9 @@ def print_summary(tasks: Sequence[Task], results: dict[Task, Report], problems: 
     for reason, names in reasons.items():
         print(f"{de.printable(reason, 400)}: {de.quoted_list(names, '', 50)}")
     for model in sorted({task.model for task in tasks}):
-        summaries = [results[task]["summary"] for task in tasks if task.model == model and task in results]
+        summaries = [
+            results[task]["summary"] for task in tasks if task.model == model and task in results
+        ]
         total = sum(summary["total_score"] / (summary["max_score"] or 1) for summary in summaries)
         mean = de.percent(total, len(summaries))
         print(f"{de.printable(model)}: mean score {mean} of {len(summaries)} reports")
@@ -411,40 +503,97 @@ def print_summary(tasks: Sequence[Task], results: dict[Task, Report], problems: 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> Options:
     """Return the options with their defaults; exit with 2 if they make no sense."""
-    parser = argparse.ArgumentParser("evaluate_all", None, str(__doc__).splitlines()[0], allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        "evaluate_all", None, str(__doc__).splitlines()[0], allow_abbrev=False
+    )
     parser.usage = "evaluate_all.py [OPTION]…"
     add = parser.add_argument
-    for name, text in {"artifacts": "Dockerfiles", "rubrics": "rubrics", "reports": "reports"}.items():
-        add(f"--{name}", metavar="DIR", default=name, help=f"folder of the {text} (default: {name})")
-    add("--checkouts", metavar="DIR", help="folder of the build contexts (default: checkouts, if it exists)")
-    add("--layout", action="append", type=layout_pattern, help=f"paths in it; repeatable (default: {LAYOUT})")
+    for name, text in {
+        "artifacts": "Dockerfiles",
+        "rubrics": "rubrics",
+        "reports": "reports",
+    }.items():
+        add(
+            f"--{name}", metavar="DIR", default=name, help=f"folder of the {text} (default: {name})"
+        )
+    add(
+        "--checkouts",
+        metavar="DIR",
+        help="folder of the build contexts (default: checkouts, if it exists)",
+    )
+    add(
+        "--layout",
+        action="append",
+        type=layout_pattern,
+        help=f"paths in it; repeatable (default: {LAYOUT})",
+    )
     for name in ("model", "repo"):
-        add(f"--{name}", metavar="PATTERN", action="append", help=f"{name}s by shell pattern; repeatable")
+        add(
+            f"--{name}",
+            metavar="PATTERN",
+            action="append",
+            help=f"{name}s by shell pattern; repeatable",
+        )
     add("--shard", metavar="K/N", default="1/1", help="only the Kth of N parts")
-    add("--parallel", metavar="N", type=int, help="evaluations in parallel (default: processors, at most 8)")
+    add(
+        "--parallel",
+        metavar="N",
+        type=int,
+        help="evaluations in parallel (default: processors, at most 8)",
+    )
     add("--dask", metavar="ADDRESS", help="evaluate on the workers of this Dask scheduler")
     add("--list", action="store_true", help="print the plan only")
     add("--fresh", action="store_true", help="evaluate everything again")
     add("--retry-failed", action="store_true", help="evaluate failed builds again")
     add("--no-repeat", action="store_true", help="never repeat an evaluation")
     add("--pull", action="store_true", help="pull missing base images before the builds")
-    add("--build-cache", metavar="SIZE", help="prune BuildKit's cache to this size after each evaluation")
+    add(
+        "--build-cache",
+        metavar="SIZE",
+        help="prune BuildKit's cache to this size after each evaluation",
+    )
     add("--build-timeout", metavar="S", type=float, default=3600.0, help="seconds (default: 3600)")
     add("--start-timeout", metavar="S", type=float, default=120.0, help="seconds (default: 120)")
-    add("--jobs", metavar="N", type=int, default=1, help="parallel commands in one evaluation (default: 1)")
+    add(
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=1,
+        help="parallel commands in one evaluation (default: 1)",
+    )
     for step in ("build", "run"):
         text = f"an argument of docker {step}; repeatable"
-        add(f"--{step}-option", dest=f"{step}_options", metavar="OPT", action="append", default=[], help=text)
+        add(
+            f"--{step}-option",
+            dest=f"{step}_options",
+            metavar="OPT",
+            action="append",
+            default=[],
+            help=text,
+        )
     add("--offline", action="store_true", help="count a missing base image as a failed build")
-    add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")
+    add(
+        "--docker",
+        metavar="PROGRAM",
+        default="docker",
+        help="docker-compatible CLI (default: docker)",
+    )
     options = parser.parse_args(argv)
     try:  # checks the options only: there is no report
-        de.matches({}, os.devnull, "none", os.devnull, **{name: getattr(options, name) for name in INPUTS})
+        de.matches(
+            {}, os.devnull, "none", os.devnull, **{name: getattr(options, name) for name in INPUTS}
+        )
     except ValueError as error:
         parser.error(str(error))
     part = re.fullmatch("([1-9][0-9]*)/([1-9][0-9]*)", options.shard)
-    if not part or int(part[1]) > int(part[2]) or (options.parallel is not None and options.parallel < 1):
-        parser.error("--shard: expected K/N with K from 1 to N; --parallel: expected a number over 0")
+    if (
+        not part
+        or int(part[1]) > int(part[2])
+        or (options.parallel is not None and options.parallel < 1)
+    ):
+        parser.error(
+            "--shard: expected K/N with K from 1 to N; --parallel: expected a number over 0"
+        )
     if options.dask and (options.pull or options.parallel):
         parser.error("--dask: not with --pull or --parallel")
     options.layout = options.layout or [layout_pattern(LAYOUT)]

@@ -37,7 +37,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from DockerfileEvaluator import EvaluationError, percent, printable, quoted_list, write_file
 
 # -------- Statistics: functions of numbers; a score is a share of points, from 0 to 1 --------
-MIN_INTERVAL, MIN_CRITICAL = 5, 6  # repositories for a confidence interval, for a critical difference
+MIN_INTERVAL, MIN_CRITICAL = (
+    5,
+    6,
+)  # repositories for a confidence interval, for a critical difference
 DRAWS, SEED = 2000, 95  # random boards for a critical difference; the seed makes it reproducible
 EPSILON = 1e-9  # smaller differences are rounding errors
 
@@ -82,8 +85,12 @@ def critical_difference(rows: Sequence[Sequence[float]]) -> float:
     models, repos = len(rows), len(rows[0])
     # Residuals vary less than errors: (models - 1) * (repos - 1) degrees of freedom of models * repos values.
     scale = math.sqrt(models * repos / ((models - 1) * (repos - 1)))
-    residuals = [[(score - average) * scale for score in row] for row, average in zip(rows, map(mean, rows))]
-    columns = sorted(sorted(column) for column in zip(*residuals))  # the order of models has no influence
+    residuals = [
+        [(score - average) * scale for score in row] for row, average in zip(rows, map(mean, rows))
+    ]
+    columns = sorted(
+        sorted(column) for column in zip(*residuals)
+    )  # the order of models has no influence
     draw = random.Random(SEED).random  # noqa: S311
     ranges: list[float] = []
     for _ in range(DRAWS):
@@ -108,14 +115,30 @@ def pass_all(samples: int, solved: int, k: int) -> float:
 
 # -------- Reports: files of other people, which are checked --------
 VERSION = "2"  # major version of the evaluator whose reports are read
-MAX_FILE = 20_000_000  # bytes; reports are far smaller, as the evaluator limits what it keeps of output
+MAX_FILE = (
+    20_000_000  # bytes; reports are far smaller, as the evaluator limits what it keeps of output
+)
 MAX_TEXT, MAX_OUTPUT = 300, 1000  # characters of names and messages; of the end of logs and outputs
-FAILED_BUILDS = {"build": "build failed", "build_timeout": "build timed out"}  # kinds of error that score 0
-NO_SCORE = {"interrupted": "interrupted", **{k: f"{k} error" for k in ("engine", "registry", "usage")}}
+FAILED_BUILDS = {
+    "build": "build failed",
+    "build_timeout": "build timed out",
+}  # kinds of error that score 0
+NO_SCORE = {
+    "interrupted": "interrupted",
+    **{k: f"{k} error" for k in ("engine", "registry", "usage")},
+}
 OUTCOMES = {"": "scored", **FAILED_BUILDS, **NO_SCORE}
 CONDITIONS = (  # that influence scores, times or sizes; fields of the report's environment, with spaces
     *("evaluator version", "docker server", "builder", "storage driver", "platform", "engine cpus"),
-    *("engine memory", "build options", "run options", "offline", "jobs", "build timeout", "start timeout"),
+    *(
+        "engine memory",
+        "build options",
+        "run options",
+        "offline",
+        "jobs",
+        "build timeout",
+        "start timeout",
+    ),
 )
 SUMMARY = ("total_tests", "passed_tests", "failed_tests", "success_rate", "total_execution_time")
 TEXT, NUMBER = (str,), (int, float)  # types of fields: a name or message; not negative or infinite
@@ -146,8 +169,14 @@ class Test:
         """Read one of the report's test_results; raise ValueError if it is broken."""
         self.id, self.type = field(row, "test_id", TEXT), field(row, "test_type", TEXT)
         self.status, self.passed = field(row, "status", TEXT), field(row, "passed", bool)
-        self.category, self.params = field(row, "category", TEXT, ""), field(row, "params", dict, {})
-        self.message, self.output = field(row, "message", TEXT), field(row, "output", str, "")[-MAX_OUTPUT:]
+        self.category, self.params = (
+            field(row, "category", TEXT, ""),
+            field(row, "params", dict, {}),
+        )
+        self.message, self.output = (
+            field(row, "message", TEXT),
+            field(row, "output", str, "")[-MAX_OUTPUT:],
+        )
         self.score, self.max_score = field(row, "score", NUMBER), field(row, "max_score", NUMBER)
         field(row, "execution_time", NUMBER)
         if self.passed != (self.status == "passed") or self.score != self.passed * self.max_score:
@@ -166,7 +195,12 @@ class Report:
             field(content, path, str)
         for name in (*SUMMARY, "total_score", "max_score"):
             field(content, f"summary.{name}", NUMBER)
-        self.place, self.model, self.sample, self.repo = place, model, sample, field(content, "repo", TEXT)
+        self.place, self.model, self.sample, self.repo = (
+            place,
+            model,
+            sample,
+            field(content, "repo", TEXT),
+        )
         self.kind, self.message = "", ""
         if field(content, "error", (dict, type(None))) is not None:
             self.kind = field(content, "error.kind", TEXT)
@@ -179,9 +213,17 @@ class Report:
         self.image_size = field(content, "environment.image_size", NUMBER, None)  # bytes
         self.conditions = read_conditions(content)
         self.set_tests([Test(row) for row in field(content, "test_results", list)])
-        sums = {"max_score": self.max_points, "total_score": math.fsum(test.score for test in self.tests)}
-        if not self.max_points or any(abs(content["summary"][key] - sums[key]) > 1e-6 for key in sums):  # noqa: PLR2004
-            raise ValueError("contradictory: max_score is 0, or the scores are not those of the tests")
+        sums = {
+            "max_score": self.max_points,
+            "total_score": math.fsum(test.score for test in self.tests),
+        }
+        if not self.max_points or any(
+            abs(content["summary"][key] - sums[key]) > 1e-6  # noqa: PLR2004
+            for key in sums
+        ):
+            raise ValueError(
+                "contradictory: max_score is 0, or the scores are not those of the tests"
+            )
         if len({test.id for test in self.tests}) < len(self.tests):
             raise ValueError("contradictory: a test_id is given twice")
         if not self.kind and any(test.status in ("error", "not_run") for test in self.tests):
@@ -194,7 +236,9 @@ class Report:
         self.tests = tests
         self.max_points = math.fsum(test.max_score for test in tests)
         has_score = self.max_points and self.kind not in NO_SCORE
-        self.score = math.fsum(test.score for test in tests) / self.max_points if has_score else None
+        self.score = (
+            math.fsum(test.score for test in tests) / self.max_points if has_score else None
+        )
         self.is_solved = not self.kind and all(test.passed for test in tests)
 
 
@@ -203,20 +247,31 @@ def read_conditions(content: Any) -> dict[str, str]:
     values = {name: content["environment"].get(name.replace(" ", "_")) for name in CONDITIONS}
     memory = field(values, "engine memory", NUMBER, 0)  # bytes
     values["engine memory"] = f"{memory / 2**30:.0f} GiB" if memory else None
-    values["docker server"] = field(values, "docker server", TEXT, "").partition(".")[0]  # the major version
-    values[f"rubric of {field(content, 'repo', TEXT)}"] = content["environment"].get("rubric_sha256")
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+    values["docker server"] = field(values, "docker server", TEXT, "").partition(".")[
+        0
+    ]  # the major version
+    values[f"rubric of {field(content, 'repo', TEXT)}"] = content["environment"].get(
+        "rubric_sha256"
+    )
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+    }
     return {name: printable(text, 1000) for name, text in texts.items() if text not in ("", "null")}
 
 
 def find_files(arguments: Iterable[str], *, samples: bool) -> Iterator[tuple[str, str, str, str]]:
     """Yield path, place, model and sample of each JSON file below the folders, but for hidden ones."""
     for argument in arguments:
-        prefix, _, folder = ("", "", argument) if os.path.isdir(argument) else argument.partition("=")
+        prefix, _, folder = (
+            ("", "", argument) if os.path.isdir(argument) else argument.partition("=")
+        )
         if not os.path.isdir(folder):
             raise EvaluationError(f"no such folder: {argument}")
         root = os.path.abspath(folder)
-        for path in sorted(glob.glob(os.path.join(glob.escape(root), "**", "*.json"), recursive=True)):
+        for path in sorted(
+            glob.glob(os.path.join(glob.escape(root), "**", "*.json"), recursive=True)
+        ):
             *folders, file = os.path.relpath(path, root).split(os.sep)
             place = printable("/".join([os.path.basename(root), *folders, file]), 1000)
             sample = printable(folders.pop(), MAX_TEXT) if samples and len(folders) > 1 else ""
@@ -224,7 +279,9 @@ def find_files(arguments: Iterable[str], *, samples: bool) -> Iterator[tuple[str
             yield path, place, printable(model, MAX_TEXT), sample
 
 
-def read_reports(arguments: Iterable[str], *, samples: bool = False) -> tuple[list[Report], list[str]]:
+def read_reports(
+    arguments: Iterable[str], *, samples: bool = False
+) -> tuple[list[Report], list[str]]:
     """Read the reports below each FOLDER or NAME=FOLDER; with `samples` the last folder is a sample.
 
     Returns them, and a line for each file that is left out. Raises EvaluationError if a folder is missing.
@@ -260,12 +317,16 @@ def exclude_unsolved(reports: Sequence[Report], reference: str) -> tuple[list[Re
     solved: dict[str, set[str]] = {}  # test ids by repository
     for report in reports:
         if report.model == reference and report.score is not None:
-            solved.setdefault(report.repo, set()).update(test.id for test in report.tests if test.passed)
+            solved.setdefault(report.repo, set()).update(
+                test.id for test in report.tests if test.passed
+            )
     others = [report for report in reports if report.model != reference]
     notes: dict[str, None] = {}  # without repetitions
     for report in others:
         wanted = solved.get(report.repo, {test.id for test in report.tests})
-        excluded = quoted_list((test.id for test in report.tests if test.id not in wanted), limit=100)
+        excluded = quoted_list(
+            (test.id for test in report.tests if test.id not in wanted), limit=100
+        )
         report.set_tests([test for test in report.tests if test.id in wanted])
         if report.repo not in solved:
             notes[f"{report.repo}: {reference} has no score, nothing is excluded"] = None
@@ -278,7 +339,9 @@ def exclude_unsolved(reports: Sequence[Report], reference: str) -> tuple[list[Re
 class Row:
     """The numbers of one model."""
 
-    def __init__(self, model: str, cells: Mapping[str, list[Report]], k: int, *, missing_zero: bool) -> None:
+    def __init__(
+        self, model: str, cells: Mapping[str, list[Report]], k: int, *, missing_zero: bool
+    ) -> None:
         """Compute them from the reports by repository; k is that of pass@k."""
         self.model, self.cells = model, cells
         reports = [report for cell in cells.values() for report in cell]
@@ -291,7 +354,10 @@ class Row:
             self.missing["no report"] = expected - len(reports)
 
         self.scores: dict[str, float] = {}  # by repository
-        total, tries = 0.0, []  # per repository the number of scores, and of those with all tests passed
+        total, tries = (
+            0.0,
+            [],
+        )  # per repository the number of scores, and of those with all tests passed
         for repo, cell in cells.items():
             scores = [report.score for report in cell if report.score is not None]
             scores += [0.0] * (self.samples - len(cell)) * missing_zero
@@ -304,7 +370,9 @@ class Row:
         # The score if all that is missing scored 0, and 1. Of a complete row both are its score.
         self.bounds = (total / expected, (total + sum(self.missing.values())) / expected)
         has_k = bool(tries) and min(tries)[0] >= k
-        self.pass_at_k = mean(1 - pass_all(n, n - solved, k) for n, solved in tries) if has_k else None
+        self.pass_at_k = (
+            mean(1 - pass_all(n, n - solved, k) for n, solved in tries) if has_k else None
+        )
         self.pass_all = mean(pass_all(n, solved, k) for n, solved in tries) if has_k else None
         self.solved = sum(solved > 0 for _, solved in tries)
         self.built, self.evaluated = len(built), expected - sum(self.missing.values())
@@ -315,7 +383,9 @@ class Row:
 class Board:
     """The rows, the best first, and which of them can be distinguished."""
 
-    def __init__(self, reports: Sequence[Report], notes: Sequence[str], *, missing_zero: bool) -> None:
+    def __init__(
+        self, reports: Sequence[Report], notes: Sequence[str], *, missing_zero: bool
+    ) -> None:
         """Compute the board of one or more reports; the notes are published with it."""
         self.reports = reports
         self.repos = sorted({report.repo for report in reports})
@@ -323,11 +393,18 @@ class Board:
         cells: dict[str, dict[str, list[Report]]] = {}
         for report in reports:
             samples[report.model].add(report.sample)
-            cells.setdefault(report.model, {repo: [] for repo in self.repos})[report.repo].append(report)
+            cells.setdefault(report.model, {repo: [] for repo in self.repos})[report.repo].append(
+                report
+            )
         self.k = min(map(len, samples.values()))
-        rows = [Row(model, by_repo, self.k, missing_zero=missing_zero) for model, by_repo in cells.items()]
+        rows = [
+            Row(model, by_repo, self.k, missing_zero=missing_zero)
+            for model, by_repo in cells.items()
+        ]
         # By their lower bounds, so that an incomplete row with a single good report does not lead the board.
-        self.rows = sorted(rows, key=lambda row: (row.score is None, -round(row.bounds[0], 9), row.model))
+        self.rows = sorted(
+            rows, key=lambda row: (row.score is None, -round(row.bounds[0], 9), row.model)
+        )
 
         self.complete = [row for row in self.rows if not row.missing]
         self.critical: float | None = None
@@ -337,7 +414,9 @@ class Board:
         # The best complete row, and those that cannot be distinguished from it.
         self.best = self.complete[0].bounds[0] if self.complete else 0.0
         self.group = [row for row in self.complete if self.best - row.bounds[0] <= limit]
-        self.undecided = [row for row in self.rows if row.missing and self.best - row.bounds[1] <= limit]
+        self.undecided = [
+            row for row in self.rows if row.missing and self.best - row.bounds[1] <= limit
+        ]
         self.has_leader = len(self.group) == 1 and not self.undecided and self.critical is not None
         self.differing, differences = compare_conditions(reports)
         self.notes = [*notes, *[f"conditions differ: {differences}"] * bool(differences)]
@@ -360,10 +439,14 @@ def compare_conditions(reports: Iterable[Report]) -> tuple[Mapping[str, Iterable
     for report in scored:
         for name, value in report.conditions.items():
             if counts[name, value] * 2 <= totals[name]:
-                mark = "rubric" if name.startswith("rubric of ") else f"{name} {printable(value, 30)}"
+                mark = (
+                    "rubric" if name.startswith("rubric of ") else f"{name} {printable(value, 30)}"
+                )
                 marks[report.model][mark] = None
     values = {name: sorted(value for other, value in counts if other == name) for name in totals}
-    differing = (f"{name} ({quoted_list(found, '')})" for name, found in values.items() if len(found) > 1)
+    differing = (
+        f"{name} ({quoted_list(found, '')})" for name, found in values.items() if len(found) > 1
+    )
     return marks, quoted_list(differing, "", 10, "; ")
 
 
@@ -392,10 +475,18 @@ def headline(board: Board) -> list[str]:
         other = board.complete[1] if len(board.group) == 1 else board.group[-1]
         gap = f"difference {points(board.best - other.bounds[0])} points"
         role = "leads" if board.has_leader else "is the best complete model"
-        first += f" {role}, {other.model} is next" if len(board.group) == 1 else " cannot be distinguished"
+        first += (
+            f" {role}, {other.model} is next"
+            if len(board.group) == 1
+            else " cannot be distinguished"
+        )
         first += f" ({gap}, critical difference {points(board.critical)})"
     last = f"incomplete, and possibly the best: {quoted_list((row.model for row in board.undecided), '')}"
-    return [f"{sizes}, {' to '.join(sorted({days[0], days[-1]}))}", first, *[last] * bool(board.undecided)]
+    return [
+        f"{sizes}, {' to '.join(sorted({days[0], days[-1]}))}",
+        first,
+        *[last] * bool(board.undecided),
+    ]
 
 
 def board_table(board: Board) -> Table:
@@ -408,28 +499,45 @@ def board_table(board: Board) -> Table:
         line["other conditions"] = ", ".join(board.differing.get(row.model, ())) or "-"
         line["solved"] = f"{row.solved} of {len(row.scores)}"
         if any(report.sample for report in board.reports):
-            line.update({f"pass@{board.k}": shares(row.pass_at_k), f"pass^{board.k}": shares(row.pass_all)})
+            line.update(
+                {f"pass@{board.k}": shares(row.pass_at_k), f"pass^{board.k}": shares(row.pass_all)}
+            )
         line["built"] = f"{row.built} of {row.evaluated}"
         line["build time"] = f"{median(row.build_seconds):.1f} s" if row.build_seconds else "-"
         line["image size"] = f"{median(row.image_sizes) / 1e6:.1f} MB" if row.image_sizes else "-"
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(row.missing.items()))
         line["bounds"] = f"{shares(*row.bounds)} ({reasons})" if reasons else "-"
         lines.append(line)
-    titles = [title for title in lines[0] if title == "score" or any(line[title] != "-" for line in lines)]
+    titles = [
+        title for title in lines[0] if title == "score" or any(line[title] != "-" for line in lines)
+    ]
     return [titles, *([line[title] for title in titles] for line in lines)]
 
 
 def repo_table(board: Board, repos: Sequence[str]) -> Table:
     """Return a line for each model with a cell for each of the repositories."""
-    return [["model", *repos], *([row.model, *(cell(row, repo) for repo in repos)] for row in board.rows)]
+    return [
+        ["model", *repos],
+        *([row.model, *(cell(row, repo) for repo in repos)] for row in board.rows),
+    ]
 
 
 def cell(row: Row, repo: str) -> str:
     """Return the score of a model for a repository, and in brackets what failed or is missing."""
-    outcomes = collections.Counter(OUTCOMES[report.kind] for report in row.cells[repo] if report.kind)
+    outcomes = collections.Counter(
+        OUTCOMES[report.kind] for report in row.cells[repo] if report.kind
+    )
     outcomes["no report"] = row.samples - len(row.cells[repo])
-    notes = [f"{n} of {row.samples} {what}" if row.samples > 1 else what for what, n in outcomes.items() if n]
-    return f"{shares(row.scores.get(repo))} ({', '.join(notes)})" if notes else shares(row.scores.get(repo))
+    notes = [
+        f"{n} of {row.samples} {what}" if row.samples > 1 else what
+        for what, n in outcomes.items()
+        if n
+    ]
+    return (
+        f"{shares(row.scores.get(repo))} ({', '.join(notes)})"
+        if notes
+        else shares(row.scores.get(repo))
+    )
 
 
 def as_text(table: Table, width: int) -> str:
@@ -437,10 +545,16 @@ def as_text(table: Table, width: int) -> str:
     widths = [max(map(len, column)) for column in zip(*table)]
     blocks = [[0]]
     for at in range(1, len(widths)):
-        if len(blocks[-1]) > 1 and sum(widths[column] + 2 for column in [*blocks[-1], at]) - 2 > width:
+        if (
+            len(blocks[-1]) > 1
+            and sum(widths[column] + 2 for column in [*blocks[-1], at]) - 2 > width
+        ):
             blocks.append([0])
         blocks[-1].append(at)
-    lines = [[f"{words:{'>' if at else '<'}{widths[at]}}" for at, words in enumerate(line)] for line in table]
+    lines = [
+        [f"{words:{'>' if at else '<'}{widths[at]}}" for at, words in enumerate(line)]
+        for line in table
+    ]
     parts = [["  ".join(line[at] for at in block).rstrip() for line in lines] for block in blocks]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
@@ -459,18 +573,24 @@ def as_markdown(board: Board) -> str:
 def as_csv(board: Board) -> str:
     """Return a line for each test of each report, without a score where the report has none."""
     # Cells that a spreadsheet takes for a formula, also after the separator `;`, get an apostrophe (OWASP).
-    formula = re.compile(r"(^|;)(\s*[=+\-@|%\uff1d\uff0b\uff0d\uff20])")  # and the full-width = + - @
+    formula = re.compile(
+        r"(^|;)(\s*[=+\-@|%\uff1d\uff0b\uff0d\uff20])"
+    )  # and the full-width = + - @
     of_report = ("model", "sample", "repo", "started_at", "build_seconds", "image_size")
     of_test = ("id", "category", "status", "message", "max_score")
 
     def safe(values: Iterable[Any]) -> list[Any]:
-        return [formula.sub(r"\1'\2", value) if isinstance(value, str) else value for value in values]
+        return [
+            formula.sub(r"\1'\2", value) if isinstance(value, str) else value for value in values
+        ]
 
     header = (*of_report, "outcome", *CONDITIONS, "test", *of_test[1:], "score")
     lines: list[list[Any]] = [[name.replace(" ", "_") for name in header]]
     for report in board.reports:
         conditions = map(report.conditions.get, CONDITIONS)
-        start = safe([*(getattr(report, name) for name in of_report), OUTCOMES[report.kind], *conditions])
+        start = safe(
+            [*(getattr(report, name) for name in of_report), OUTCOMES[report.kind], *conditions]
+        )
         for test in report.tests:
             score = None if report.score is None else test.score
             lines.append([*start, *safe(getattr(test, name) for name in of_test), score])
@@ -481,7 +601,9 @@ def as_csv(board: Board) -> str:
 
 def compare(board: Board, first: Row, second: Row) -> str:
     """Return the paired difference of two rows, and for each repository the tests that only one passes."""
-    gaps = [score - second.scores[repo] for repo, score in first.scores.items() if repo in second.scores]
+    gaps = [
+        score - second.scores[repo] for repo, score in first.scores.items() if repo in second.scores
+    ]
     interval = t_interval(gaps, minimum=-1.0)
     ends = f"{points(interval[0], '+')} to {points(interval[1], '+')}" if interval else "-"
     better, worse = (sum(sign * gap > EPSILON for gap in gaps) for sign in (1, -1))
@@ -489,13 +611,20 @@ def compare(board: Board, first: Row, second: Row) -> str:
     counts = f"{len(gaps)} repositories, {better} better, {worse} worse"
     lines = [f"{first.model} minus {second.model}: {difference}, {counts}"]
     for repo in board.repos:
-        lines += ["", f"{repo}: {first.model} {cell(first, repo)}, {second.model} {cell(second, repo)}"]
+        lines += [
+            "",
+            f"{repo}: {first.model} {cell(first, repo)}, {second.model} {cell(second, repo)}",
+        ]
         for row, other in ((first, second), (second, first)):
             ours, theirs = tests_by_id(row.cells[repo]), tests_by_id(other.cells[repo])
             for test_id in ours if theirs else ():
                 failed = theirs.get(test_id, [])
-                if any(test.passed for test in ours[test_id]) and not any(test.passed for test in failed):
-                    reason = f"{failed[0].status}, {failed[0].message}" if failed else "no such test"
+                if any(test.passed for test in ours[test_id]) and not any(
+                    test.passed for test in failed
+                ):
+                    reason = (
+                        f"{failed[0].status}, {failed[0].message}" if failed else "no such test"
+                    )
                     lines.append(f"  only {row.model} passes {test_id}; {other.model}: {reason}")
     return "\n".join(lines) + "\n"
 
@@ -513,7 +642,9 @@ def items(board: Board) -> str:
     parts = []
     for repo in board.repos:
         table = [["test", "passed", "rate", ""]]
-        for test_id, tests in tests_by_id(report for row in board.rows for report in row.cells[repo]).items():
+        for test_id, tests in tests_by_id(
+            report for row in board.rows for report in row.cells[repo]
+        ).items():
             passed, total = sum(test.passed for test in tests), len(tests)
             note = "none" if not passed else "all" if passed == total else ""
             table.append([test_id, f"{passed} of {total}", percent(passed, total), note])
@@ -531,7 +662,9 @@ def as_page(board: Board) -> str:
     with open(os.path.join(os.path.dirname(__file__), "page.html"), encoding="utf-8") as file:
         template = string.Template(file.read())
 
-    def bar(y: int, x: int, words: str) -> str:  # drawn by the template from the numbers in its style
+    def bar(
+        y: int, x: int, words: str
+    ) -> str:  # drawn by the template from the numbers in its style
         row = board.rows[y]
         ends = {"score": row.score or 0, **dict(zip(("low", "high"), row.interval or ()))}
         ends.update(zip(("lower", "upper"), row.bounds if row.missing else ()))
@@ -547,7 +680,9 @@ def as_page(board: Board) -> str:
         best=f"{best:.2%}",
         near=f"{max(best - (board.critical or 0), 0):.2%}",
         board=as_html(board_table(board), bar),
-        heat="".join(heat_map(board, board.repos[start : start + HEAT_COLUMNS]) for start in starts),
+        heat="".join(
+            heat_map(board, board.repos[start : start + HEAT_COLUMNS]) for start in starts
+        ),
     )
 
 
@@ -558,9 +693,15 @@ def heat_map(board: Board, repos: Sequence[str]) -> str:
     def heat(y: int, x: int, words: str) -> str:
         row, repo = board.rows[y], repos[x]
         lines = itertools.islice(details(row.cells[repo]), limit // 20)
-        shown = escape("\n".join([f"{row.model}, {repo}", *lines])).encode()[:limit].decode(errors="ignore")
+        shown = (
+            escape("\n".join([f"{row.model}, {repo}", *lines]))
+            .encode()[:limit]
+            .decode(errors="ignore")
+        )
         color = f' style="--share:{row.scores[repo]:.3f}"' if repo in row.scores else ""
-        return f"<td{color}><details name=cell><summary>{words}</summary><pre>{shown}</pre></details>"
+        return (
+            f"<td{color}><details name=cell><summary>{words}</summary><pre>{shown}</pre></details>"
+        )
 
     return f'<div class="wide"><table class="heat">{as_html(repo_table(board, repos), heat)}</table></div>'
 
@@ -582,8 +723,12 @@ def details(reports: Sequence[Report]) -> Iterator[str]:
         for test in failed:
             yield f"{test.id}: {test.status}, 0 of {test.max_score:.15g} points: {test.message}"
         yield f"passed: {', '.join(test.id for test in report.tests if test.passed) or 'none'}"
-        outputs = {f"{test.id}: {test.type} {json.dumps(test.params)}": test.output for test in failed}
-        outputs.update({"end of the build log:": report.log} if report.kind in FAILED_BUILDS else {})
+        outputs = {
+            f"{test.id}: {test.type} {json.dumps(test.params)}": test.output for test in failed
+        }
+        outputs.update(
+            {"end of the build log:": report.log} if report.kind in FAILED_BUILDS else {}
+        )
         for title, output in outputs.items():
             yield from ("", printable(title), *map(printable, output.splitlines()), "")
 
@@ -603,7 +748,9 @@ def run(arguments: argparse.Namespace) -> int:
     board, code = Board(reports, notes, missing_zero=arguments.missing_zero), 0
     rows, compared = {row.model: row for row in board.rows}, arguments.compare or ()
     if not {*compared} <= {*rows}:
-        raise EvaluationError(f"--compare: expected two models of {quoted_list(sorted(rows), limit=50)}")
+        raise EvaluationError(
+            f"--compare: expected two models of {quoted_list(sorted(rows), limit=50)}"
+        )
     print("".join(f"{note}\n" for note in board.notes), end="", file=sys.stderr)
     files = {arguments.html: as_page, arguments.markdown: as_markdown, arguments.csv: as_csv}
     for path in filter(None, files):
@@ -613,7 +760,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"error: {error}", file=sys.stderr)
             code = 1
     width = shutil.get_terminal_size((100, 24)).columns
-    tables = [as_text(table, width) for table in (board_table(board), repo_table(board, board.repos))]
+    tables = [
+        as_text(table, width) for table in (board_table(board), repo_table(board, board.repos))
+    ]
     parts = [compare(board, *(rows[model] for model in compared))] if compared else []
     parts += [items(board)] if arguments.items else []
     parts = parts or ["".join(f"{line}\n" for line in headline(board)), *tables]
@@ -626,9 +775,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.usage = "leaderboard.py FOLDER… [OPTION]…"
     add = parser.add_argument
-    add("folders", nargs="+", metavar="FOLDER", help="has FOLDER/MODEL; with NAME=FOLDER: model NAME/MODEL")
+    add(
+        "folders",
+        nargs="+",
+        metavar="FOLDER",
+        help="has FOLDER/MODEL; with NAME=FOLDER: model NAME/MODEL",
+    )
     add("--samples", action="store_true", help="reports are in FOLDER/MODEL/SAMPLE")
-    add("--reference", metavar="MODEL", help="exclude the tests that this known solution does not pass")
+    add(
+        "--reference",
+        metavar="MODEL",
+        help="exclude the tests that this known solution does not pass",
+    )
     add("--missing-zero", action="store_true", help="a repository without a report scores 0")
     add("--compare", nargs=2, metavar=("A", "B"), help="print how two models differ, not the board")
     add("--items", action="store_true", help="print the pass rate of each test, not the board")

@@ -41,14 +41,20 @@ _MASKED = re.compile(
     | \\[^.] | '[^']*' | "(?:\\.|\$\([^()]*\)|\$(?!\([^()]*\))|[^"\\$])*"
     | \$\((?:[^()'"]|'[^']*'|"[^"]*"|\([^()]*\))*\) | `[^`]*`"""
 )
-_LAST = re.compile(r"(?:\|\||&&|[|;&\n]|\A)[^|;&\n]*\Z")  # the last operator, and the command after it
-_START = r"(?:^|[;&|\n({!]|\b(?:then|do|else|if|elif)\s)[ \t]*(?:\w+=[^\s;&|]*[ \t]+)*"  # of a command
+_LAST = re.compile(
+    r"(?:\|\||&&|[|;&\n]|\A)[^|;&\n]*\Z"
+)  # the last operator, and the command after it
+_START = (
+    r"(?:^|[;&|\n({!]|\b(?:then|do|else|if|elif)\s)[ \t]*(?:\w+=[^\s;&|]*[ \t]+)*"  # of a command
+)
 _ENDS_SHELL = re.compile(  # what can end the shell, or never ends
     rf"""(?x) {_START}(?: (?:exit(?!\s+0\b)|return|exec|eval|shift|trap|pkill|killall|until|while)(?![\w.-])
     | \\?\.\s | kill\s+(?!(?:-\w+\s+)*(?:\$(?!PPID|\$)|%)) | set\s[^;&|\n]*(?:-\w*[eu]|errexit|nounset)
     | (?::|export|readonly|set|unset)\s[^;&|\n]*[<>] )"""
 )
-_IS_SURE = re.compile(rf"{_START}(?:!|echo|printf)\s[^;&|\n]*\Z")  # a pipe from this hides no failure
+_IS_SURE = re.compile(
+    rf"{_START}(?:!|echo|printf)\s[^;&|\n]*\Z"
+)  # a pipe from this hides no failure
 _SUCCEEDS = r"true|:|exit\s+0|echo(?![\w.-])[^<>()]*|rm\s+(?:-\w+\s+)*-\w*f[^<>()]*"
 _FILTER = r"(?:head|tail|wc|cat|sort|uniq|cut|tee\s+(?:-a\s+)?\S+)(?:\s+(?:-[dt]\s+\S+|-[^\s)}]+|\+?[\d,]+))*"
 _COMPOUND = r"[|(){}]|(?<!&)&(?!&)|\b(?:if|case|for|while|until|trap|kill|ulimit)\s"
@@ -102,19 +108,36 @@ def outline(script: str) -> str:
 def subjects(test: de.Test, reason: str) -> dict[str, Sequence[str]]:
     """Return what the rules search, by the keys in RULES; `reason`: why the test can never run."""
     params, shell = test.params, test.params.get("shell") or "/bin/sh"
-    command, needles, code = params.get("command", ""), params.get("contains", ()), params.get("exit_code")
+    command, needles, code = (
+        params.get("command", ""),
+        params.get("contains", ()),
+        params.get("exit_code"),
+    )
     names = params.get("names", [params.get("name", "")])
     paths = params.get("paths", [params.get("path", "")])
     is_posix = shell == "/bin/sh"
-    done = subprocess.run(["/bin/sh", "-n"], input=command.encode(), stderr=subprocess.PIPE, check=False)
-    error = done.stderr.decode(errors="replace").partition("\n")[0] if is_posix and done.returncode else ""
+    done = subprocess.run(
+        ["/bin/sh", "-n"], input=command.encode(), stderr=subprocess.PIPE, check=False
+    )
+    error = (
+        done.stderr.decode(errors="replace").partition("\n")[0]
+        if is_posix and done.returncode
+        else ""
+    )
     script = command if shell.endswith("sh") and not error else ""
     text = outline(script).rstrip(" \t\n;")
     before = _LAST.sub("", text)
     end = script[len(before) : len(text)]
     is_unclear = _ENDS_SHELL.search(before) or re.search(r"\$\{\w+:?\?|\$\(\(", script)
-    is_unclear = is_unclear or (needles and re.match(r"[;\n]?\s*echo\s.*[$`]", end))  # prints what is tested
-    facts = {"score": f"{test.score:g}", "timeout": f"{test.timeout:g}", "syntax": error, "requires": reason}
+    is_unclear = is_unclear or (
+        needles and re.match(r"[;\n]?\s*echo\s.*[$`]", end)
+    )  # prints what is tested
+    facts = {
+        "score": f"{test.score:g}",
+        "timeout": f"{test.timeout:g}",
+        "syntax": error,
+        "requires": reason,
+    }
     facts["exit_code"] = "" if needles else code
     return {
         "facts": ["\n".join(f"{key} {value}" for key, value in facts.items())],
@@ -139,7 +162,9 @@ def lint(rubric: de.Rubric) -> Iterator[dict[str, str]]:
                 match = re.search(pattern, outline(text) if subject in OUTLINED else text)
                 found += [text[slice(*match.span(match.re.groups))].strip()] if match else []
             if found:
-                text = message.format(found=de.quoted_list(found, "" if subject == "facts" else "'"))
+                text = message.format(
+                    found=de.quoted_list(found, "" if subject == "facts" else "'")
+                )
                 place = f"tests[{at}] '{de.printable(test.id, 60)}'"
                 yield {"name": name, "place": place, "test_id": test.id, "text": text}
 
@@ -150,7 +175,9 @@ def lint(rubric: de.Rubric) -> Iterator[dict[str, str]]:
 
 STUBS = "/usr/local/stubs"  # folder of the files below
 BIN = "/usr/local/bin"  # of the stubs of commands: first on the PATH, that of a login shell too
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # if the base image sets none
+DEFAULT_PATH = (
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # if the base image sets none
+)
 
 # Prints the strings that it contains, with nothing but what is built into a shell.
 STUB = """\
@@ -200,7 +227,9 @@ def write_faked(folder: str, tests: Sequence[de.Test]) -> str:
     files = {"stub": STUB.format("\n".join(strings)), "names": "".join(lines), "install": INSTALL}
     for name, text in files.items():
         de.write_file(os.path.join(folder, name), text)
-    values = [f"{name}=/usr/local" for name in sorted(variables)]  # so $JAVA_HOME/bin/java is a stub, too
+    values = [
+        f"{name}=/usr/local" for name in sorted(variables)
+    ]  # so $JAVA_HOME/bin/java is a stub, too
     variables_line = " ".join([f"ENV PATH={BIN}:${{PATH:-{DEFAULT_PATH}}}", *values])
     return f'USER 0\nCOPY . {STUBS}/\nRUN ["/bin/sh", "{STUBS}/install"]\n{variables_line}\n'
 
@@ -212,7 +241,10 @@ def write_faked(folder: str, tests: Sequence[de.Test]) -> str:
 GIFTS = {  # kind and explanation of a test that an image without the work passes
     "bare": ("free", "passes on the base image; ask for what has to be set up"),
     "copied": ("given", "passes once the project's files are copied; give few points"),
-    "faked": ("faked", "passes with stubs of the rubric's names and strings; give few points or use draw"),
+    "faked": (
+        "faked",
+        "passes with stubs of the rubric's names and strings; give few points or use draw",
+    ),
 }
 IMAGES = (*GIFTS, "solution")
 KINDS = ("free", "given", "faked", "unsolved", "flaky")  # of problems, in the order of the output
@@ -229,7 +261,9 @@ def write_rubric(folder: str, rubric: de.Rubric) -> str:
     return path
 
 
-def evaluate(label: str, dockerfile: str, context: str, rubric: str, **options: Any) -> tuple[Rows, str]:
+def evaluate(
+    label: str, dockerfile: str, context: str, rubric: str, **options: Any
+) -> tuple[Rows, str]:
     """Evaluate a rubric of write_rubric(); return the rows of its tests, and the WORKDIR for a Dockerfile.
 
     Raises EvaluationError if the build fails, or the evaluation ends without a score.
@@ -274,7 +308,9 @@ def assess(tests: Sequence[de.Test], runs: Mapping[str, Sequence[Rows]]) -> dict
     """Return what each image always passes, the problems, and the points that only the solution earns."""
     images, problems = {}, []
     for image, results in runs.items():
-        passed = [test for at, test in enumerate(tests) if all(rows[at]["passed"] for rows in results)]
+        passed = [
+            test for at, test in enumerate(tests) if all(rows[at]["passed"] for rows in results)
+        ]
         points, ids = sum(test.score for test in passed), [test.id for test in passed]
         images[image] = {"points": points, "times": len(results), "passed": ids}
     for at, test in enumerate(tests):
@@ -283,14 +319,18 @@ def assess(tests: Sequence[de.Test], runs: Mapping[str, Sequence[Rows]]) -> dict
         solved = [rows[at] for rows in runs.get("solution", ())]
         failed = [row for row in solved if not row["passed"]]
         if failed:
-            text = f"the solution failed {len(failed)} of {len(solved)} times: {failed[-1]['message']}"
+            text = (
+                f"the solution failed {len(failed)} of {len(solved)} times: {failed[-1]['message']}"
+            )
             found.append(("unsolved" if failed == solved else "flaky", text, failed[-1]["output"]))
         for kind, text, output in found:
             problem = {"kind": kind, "test_id": test.id, "points": test.score}
             problems.append({**problem, "text": text, "output": output})
     problems.sort(key=lambda problem: KINDS.index(problem["kind"]))
     names = {problem["test_id"] for problem in problems}
-    earned = sum(test.score for test in tests if test.id not in names) if "solution" in runs else None
+    earned = (
+        sum(test.score for test in tests if test.id not in names) if "solution" in runs else None
+    )
     return {"images": images, "problems": problems, "earned": earned}
 
 
@@ -299,7 +339,11 @@ def assess(tests: Sequence[de.Test], runs: Mapping[str, Sequence[Rows]]) -> dict
 # ---------------------------------------------------------------------------------------------
 
 OUTPUT_LINES = 5  # shown of what an unsolved or flaky test printed
-LIMITS = {"bare": 1 / 10, "copied": 1 / 3, "faked": 1 / 2}  # shares of the points that --strict accepts
+LIMITS = {
+    "bare": 1 / 10,
+    "copied": 1 / 3,
+    "faked": 1 / 2,
+}  # shares of the points that --strict accepts
 
 
 def counted(count: float, noun: str) -> str:
@@ -311,7 +355,10 @@ def summary_line(review: Review) -> str:
     """Return a line with what each image gets, or with the counts if the rubric was not measured."""
     points, cells = counted(review["points"], "point"), []
     if not review["measured"]["images"]:
-        tests, warnings = counted(review["tests"], "test"), counted(len(review["warnings"]), "warning")
+        tests, warnings = (
+            counted(review["tests"], "test"),
+            counted(len(review["warnings"]), "warning"),
+        )
         return f"{review['rubric']}: {tests}, {points}, {warnings}"
     for image, result in review["measured"]["images"].items():
         share = f"({100 * result['points'] / (review['points'] or 1):.0f} %)"
@@ -332,7 +379,9 @@ def as_text(review: Review) -> Iterator[str]:
     for name, problem in zip(names, measured["problems"]):
         points = counted(problem["points"], "point")
         yield f"{problem['kind']:<8}  {name:<{max(map(len, names))}}  {points:<10}  {problem['text']}"
-        yield from (f"  | {line}" for line in (problem["output"] or "").splitlines()[-OUTPUT_LINES:])
+        yield from (
+            f"  | {line}" for line in (problem["output"] or "").splitlines()[-OUTPUT_LINES:]
+        )
     yield from (f"not measured: {image} ({why})" for image, why in measured["not_measured"].items())
     if measured["earned"] is not None:
         yield f"only the solution earns {measured['earned']:.15g} of {counted(review['points'], 'point')}"
@@ -348,7 +397,9 @@ def objections(review: Review) -> Iterator[str]:
         if points > limit * review["points"] + 1e-9:
             yield f"the {image} image gets more than {100 * limit:.0f} % of the points"
     absent = measured["not_measured"].items()  # "no --…": not asked for
-    yield from (f"{image}: not measured, {why}" for image, why in absent if not why.startswith("no --"))
+    yield from (
+        f"{image}: not measured, {why}" for image, why in absent if not why.startswith("no --")
+    )
     kinds = collections.Counter(problem["kind"] for problem in measured["problems"])
     yield from (f"{kinds[kind]} {kind}" for kind in ("unsolved", "flaky") if kinds[kind])
 
@@ -366,19 +417,47 @@ def log(line: str) -> None:
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments; a usage error ends the program with exit code 2."""
     doc = str(__doc__).split("\n\n")
-    parser = argparse.ArgumentParser(None, "review.py RUBRIC… [OPTION]…", doc[0], doc[-1], allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        None, "review.py RUBRIC… [OPTION]…", doc[0], doc[-1], allow_abbrev=False
+    )
     add = parser.add_argument
     add("rubrics", metavar="RUBRIC", nargs="+", help="a rubric file")
-    add("--strict", action="store_true", help="exit 1 for warnings, high shares, unsolved and flaky tests")
+    add(
+        "--strict",
+        action="store_true",
+        help="exit 1 for warnings, high shares, unsolved and flaky tests",
+    )
     add("--json", metavar="FILE", help="write the results as JSON; - for stdout")
-    add("--base", metavar="IMAGE", help="measure FROM this image; {repo} in paths: name of the rubric's file")
+    add(
+        "--base",
+        metavar="IMAGE",
+        help="measure FROM this image; {repo} in paths: name of the rubric's file",
+    )
     add("--context", metavar="DIR", default="", help="the project's files, for the copied image")
     add("--solution", metavar="DOCKERFILE", default="", help="a Dockerfile that does the work")
-    add("--solution-context", metavar="DIR", default="", help="default: --context, or the solution's folder")
-    add("--repeat", metavar="N", type=int, default=1, help="evaluate the solution N times (default: 1)")
-    add("--docker", metavar="PROGRAM", default="docker", help="docker-compatible CLI (default: docker)")
+    add(
+        "--solution-context",
+        metavar="DIR",
+        default="",
+        help="default: --context, or the solution's folder",
+    )
+    add(
+        "--repeat",
+        metavar="N",
+        type=int,
+        default=1,
+        help="evaluate the solution N times (default: 1)",
+    )
+    add(
+        "--docker",
+        metavar="PROGRAM",
+        default="docker",
+        help="docker-compatible CLI (default: docker)",
+    )
     args = parser.parse_args(argv)
-    if (args.context or args.solution or args.solution_context or args.repeat != 1) and not args.base:
+    if (
+        args.context or args.solution or args.solution_context or args.repeat != 1
+    ) and not args.base:
         parser.error("measuring needs --base IMAGE")
     if args.repeat < 1 or re.search(r"\s", args.base or ""):
         parser.error("expected --repeat of at least 1, and --base without blanks")
@@ -392,7 +471,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def review_rubric(path: str, args: argparse.Namespace) -> Review:
     """Lint a rubric and, with --base, measure it; `error` says why that was not possible."""
-    review: Review = {"rubric": path, "error": None, "measured": {"not_measured": {}, **assess((), {})}}
+    review: Review = {
+        "rubric": path,
+        "error": None,
+        "measured": {"not_measured": {}, **assess((), {})},
+    }
     try:
         rubric = de.load_rubric(path)
         review.update(tests=len(rubric.tests), points=sum(test.score for test in rubric.tests))
@@ -411,7 +494,11 @@ def run(args: argparse.Namespace) -> int:
         review = review_rubric(path, args)
         reviews.append(review)
         for line in as_text(review) if "points" in review else ():
-            print(de.printable(line, 1000), file=sys.stderr if args.json == "-" else sys.stdout, flush=True)
+            print(
+                de.printable(line, 1000),
+                file=sys.stderr if args.json == "-" else sys.stdout,
+                flush=True,
+            )
         problems = [f"error: {line}" for line in (review["error"] or "").splitlines()]
         if args.strict and "points" in review:
             problems += [f"strict: {path}: {text}" for text in objections(review)]

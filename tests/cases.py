@@ -10,7 +10,11 @@ def run_command(command: str, **more: object) -> dict:
 
 
 def output_contains(command: str, *contains: str, **more: object) -> dict:
-    return {"type": "output_contains", "params": {"command": command, "contains": list(contains)}, **more}
+    return {
+        "type": "output_contains",
+        "params": {"command": command, "contains": list(contains)},
+        **more,
+    }
 
 
 def files_exist(*paths: str, **more: object) -> dict:
@@ -22,7 +26,12 @@ FALSE = run_command("echo why; false")
 LOOK = files_exist("/etc/passwd")
 HELLO = output_contains("echo hello $HOME", "hello")
 
-SPECIAL_NAMES = [*"-dash $(false) `x` it's * ~ é€ \\n ! (".split(), "with space", 'say "hi"', "new\nline"]
+SPECIAL_NAMES = [
+    *"-dash $(false) `x` it's * ~ é€ \\n ! (".split(),
+    "with space",
+    'say "hi"',
+    "new\nline",
+]
 ENVIRONMENT = {"SET": "1", "EMPTY": "", "PREFIX_SET": "1", "dotted.name": "x"}
 
 
@@ -73,21 +82,37 @@ CASES = {
         ({"paths": ["file", "missing"]}, F, f"{NO_FILE}: missing"),
         ({"paths": ["fil*"]}, F, f"{NO_FILE}: fil*"),
         ({"paths": ["$PWD/file"]}, F, f"{NO_FILE}: $PWD/file"),
-        ({"paths": ["folder", "dangling"]}, F, f"a directory, not a file: folder; {NO_FILE}: dangling"),
+        (
+            {"paths": ["folder", "dangling"]},
+            F,
+            f"a directory, not a file: folder; {NO_FILE}: dangling",
+        ),
         ({"paths": ["pipe"]}, F, "neither a file nor a directory: pipe"),
     ],
     "dirs_exist": [
         ({"paths": ["folder", "/etc", "link-to-folder"]}, P, "found "),
         ({"paths": ["link"]}, F, "a file, not a directory: link"),
         ({"paths": ["file"]}, F, "a file, not a directory: file"),
-        ({"paths": ["nowhere"]}, F, "no such directory, or not accessible to the image's user: nowhere"),
+        (
+            {"paths": ["nowhere"]},
+            F,
+            "no such directory, or not accessible to the image's user: nowhere",
+        ),
     ],
     "file_contains": [
         ({"path": "file", "contains": ["nothing", "needle"]}, P, "file contains 'needle'"),
         ({"path": "link", "contains": ["hay\n"]}, P, "link contains 'hay\\n'"),
         ({"path": "file", "contains": ["Needle"]}, F, "file contains none of 'Needle'"),
-        ({"path": "file", "contains": ["needle", "hay"], "match": "all"}, P, "file contains 'needle', 'hay'"),
-        ({"path": "file", "contains": ["needle", "straw"], "match": "all"}, F, "file lacks 'straw'"),
+        (
+            {"path": "file", "contains": ["needle", "hay"], "match": "all"},
+            P,
+            "file contains 'needle', 'hay'",
+        ),
+        (
+            {"path": "file", "contains": ["needle", "straw"], "match": "all"},
+            F,
+            "file lacks 'straw'",
+        ),
         ({"path": "file", "contains": ["needle.*hay"]}, F, "contains none of"),
         ({"path": "missing", "contains": ["file"]}, F, f"cannot read missing: {NO_FILE}"),
         ({"path": "folder", "contains": ["file"]}, F, "cannot read folder: not a regular file"),
@@ -127,7 +152,11 @@ CASES = {
             F,
             "output contains none of 'a?b'; last line: 'a.b'",
         ),
-        ({"command": ":", "contains": ["x"]}, F, "output contains none of 'x'; the command printed nothing"),
+        (
+            {"command": ":", "contains": ["x"]},
+            F,
+            "output contains none of 'x'; the command printed nothing",
+        ),
         (
             {"command": "echo a", "contains": ["a", "b"], "match": "all"},
             F,
@@ -135,7 +164,11 @@ CASES = {
         ),
         ({"command": "echo a; echo b", "contains": ["a\nb"]}, P, "output contains 'a\\nb'"),
         ({"command": "no-such || true", "contains": ["no-such"]}, P, "output contains"),
-        ({"command": "x", "contains": ["no such"], "shell": "/no", "exit_code": "any"}, F, "no shell /no"),
+        (
+            {"command": "x", "contains": ["no such"], "shell": "/no", "exit_code": "any"},
+            F,
+            "no shell /no",
+        ),
         ({"command": "true", "contains": ["=E", "=B"]}, F, "contains none of"),
         ({"command": "printf 'a\\000b'", "contains": ["b"]}, P, "output contains 'b'"),
         ({"command": "printf '\\377\\376x'", "contains": ["x"]}, P, "output contains 'x'"),
@@ -145,7 +178,11 @@ CASES = {
             P,
             "output contains '= ",
         ),
-        ({"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": DRAW}, F, "none of '= "),
+        (
+            {"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": DRAW},
+            F,
+            "none of '= ",
+        ),
     ],
 }
 
@@ -156,8 +193,12 @@ CASES = {
 def legacy(*steps: str, error: str) -> dict[str, str]:
     """Return stdout and stderr of the legacy builder; each step is an instruction and its output."""
     numbered = "".join(f"Step {at}/{len(steps)} : {step}\n" for at, step in enumerate(steps, 1))
-    notice = "DEPRECATED: The legacy builder is deprecated and will be removed in a future release.\n"
-    notice += "            BuildKit is currently disabled; enable it by removing the DOCKER_BUILDKIT=0\n"
+    notice = (
+        "DEPRECATED: The legacy builder is deprecated and will be removed in a future release.\n"
+    )
+    notice += (
+        "            BuildKit is currently disabled; enable it by removing the DOCKER_BUILDKIT=0\n"
+    )
     notice += "            environment-variable.\n\n"
     stdout = f"Sending build context to Docker daemon  4.608kB\r\r\n{numbered}"
     return {"stdout": stdout, "stderr": f"{notice}{error}"}

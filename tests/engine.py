@@ -91,9 +91,13 @@ def census() -> dict[str, list[str]]:
     if host.startswith("unix://"):
         images = ask(host, "/images/json?all=1")
         return {
-            "containers": sorted(container["Id"] for container in ask(host, "/containers/json?all=1")),
+            "containers": sorted(
+                container["Id"] for container in ask(host, "/containers/json?all=1")
+            ),
             "images": sorted(image["Id"] for image in images),
-            "tags": sorted(tag for image in images for tag in image["RepoTags"] or () if "<none>" not in tag),
+            "tags": sorted(
+                tag for image in images for tag in image["RepoTags"] or () if "<none>" not in tag
+            ),
             "volumes": sorted(volume["Name"] for volume in ask(host, "/volumes")["Volumes"] or ()),
         }
     tags = docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()
@@ -108,7 +112,9 @@ def census() -> dict[str, list[str]]:
 def engine_answers() -> bool:
     if not shutil.which("docker"):
         return False
-    done = subprocess.run(["docker", "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        ["docker", "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     return done.returncode == 0
 
 
@@ -150,8 +156,22 @@ class PrivateEngine:
         """Start dockerd and wait until it answers."""
         self._kill_orphans()
         # In the network of the host, a second dockerd would delete the bridge of the first one.
-        words = ["unshare", "--net", "--mount", "sh", "-euc", self._preparation() + 'exec dockerd "$@"', "sh"]
-        words += ["--host", self.host, "--iptables=false", "--ip-forward=false", "--max-download-attempts=1"]
+        words = [
+            "unshare",
+            "--net",
+            "--mount",
+            "sh",
+            "-euc",
+            self._preparation() + 'exec dockerd "$@"',
+            "sh",
+        ]
+        words += [
+            "--host",
+            self.host,
+            "--iptables=false",
+            "--ip-forward=false",
+            "--max-download-attempts=1",
+        ]
         words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         words += [f"--pidfile={self.folder}/pid", *([] if self._network else ["--bridge=none"])]
         # Compiling the default seccomp filter takes a tenth of each container's time.

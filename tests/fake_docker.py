@@ -103,7 +103,11 @@ def inject_faults(name, words, number):
     is_printed = False
     for fault in SETTINGS["faults"]:
         is_number = number in fault.get("nth", (number,)) and number >= fault.get("since", 1)
-        if fault["on"] not in (name, "*") or not is_number or fault.get("given", words[0]) not in words:
+        if (
+            fault["on"] not in (name, "*")
+            or not is_number
+            or fault.get("given", words[0]) not in words
+        ):
             continue
         do = fault["do"]
         if do == "sleep":
@@ -136,10 +140,15 @@ def build(words, *, is_printed):
     if lines[-1].startswith("RUN ["):  # of the smoke test: the program does not exist
         program = lines[-1][len("RUN [") : -1]
         end(
-            1, stderr=f"OCI runtime create failed: exec: {program}: stat {program}: no such file or directory"
+            1,
+            stderr=f"OCI runtime create failed: exec: {program}: stat {program}: no such file or directory",
         )
     if lines[-1] == "RUN FAIL":
-        end(7, "last words of the build\n", "The command '/bin/sh -c FAIL' returned a non-zero code: 7")
+        end(
+            7,
+            "last words of the build\n",
+            "The command '/bin/sh -c FAIL' returned a non-zero code: 7",
+        )
     write(True, "images", options["--tag"])
 
 
@@ -189,20 +198,33 @@ def run(words):
     name, entrypoint = options["--name"], options["--entrypoint"]
     need_image(tag, 125, "docker: ")
     if not os.path.exists(entrypoint):
-        write({"Pid": 0, "Running": False, "ExitCode": 127, "StartedAt": NEVER_STARTED}, "containers", name)
+        write(
+            {"Pid": 0, "Running": False, "ExitCode": 127, "StartedAt": NEVER_STARTED},
+            "containers",
+            name,
+        )
         reason = f'exec: "{entrypoint}": stat {entrypoint}: no such file or directory: unknown.'
-        end(127, stderr=f"docker: Error response from daemon: failed to create task for container: {reason}")
+        end(
+            127,
+            stderr=f"docker: Error response from daemon: failed to create task for container: {reason}",
+        )
     write(os.getpid(), "docker_run")
     pid = os.fork()
     if not pid:
-        words = [SETTINGS["shell"] if word == "/bin/sh" else word for word in (entrypoint, *arguments)]
+        words = [
+            SETTINGS["shell"] if word == "/bin/sh" else word for word in (entrypoint, *arguments)
+        ]
         start_container(name, words)
     _, status = os.waitpid(pid, 0)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     if "--rm" in options:
         remove("containers", name)
     elif os.path.exists(path("containers", name)):
-        write({**read("containers", name), "Pid": 0, "Running": False, "ExitCode": code}, "containers", name)
+        write(
+            {**read("containers", name), "Pid": 0, "Running": False, "ExitCode": code},
+            "containers",
+            name,
+        )
     end(code)
 
 
@@ -210,7 +232,11 @@ def start_container(name, words):
     """Become a container's first process. The engine creates it even if `docker run` is killed before that."""
     os.setsid()
     time.sleep(SETTINGS["create_seconds"])
-    write({"Pid": os.getpid(), "Running": True, "ExitCode": 0, "StartedAt": STARTED}, "containers", name)
+    write(
+        {"Pid": os.getpid(), "Running": True, "ExitCode": 0, "StartedAt": STARTED},
+        "containers",
+        name,
+    )
     os.chdir(path("root"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -36,7 +36,9 @@ REGISTRIES = {
     "registry.gitlab.com": ((403, "DENIED", "access forbidden"), "https://gitlab.com/jwt/auth", True),
 }  # fmt: skip
 HOSTS = {"registry-1.docker.io": "docker.io", **{name: name for name in REGISTRIES}}
-HOSTS.update({token_url.split("/")[2]: name for name, (_, token_url, _) in REGISTRIES.items() if token_url})
+HOSTS.update(
+    {token_url.split("/")[2]: name for name, (_, token_url, _) in REGISTRIES.items() if token_url}
+)
 
 # The image that a "broken" registry has under every name
 LAYER = "sha256:" + 64 * "1"
@@ -79,11 +81,18 @@ class RegistryServer(BrokenDownload):
     """All registries and token endpoints; the Host header selects one."""
 
     def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))  # or closing resets the connection
+        self.rfile.read(
+            int(self.headers.get("Content-Length", 0))
+        )  # or closing resets the connection
         host = self.headers["Host"]
         name, how = HOSTS[host], behaviour(HOSTS[host])
         missing, token_url, refuses_token = REGISTRIES[name]
-        errors = {"limits": LIMITS, "expired": EXPIRED, "authentication": UNAUTHORIZED, "missing": missing}
+        errors = {
+            "limits": LIMITS,
+            "expired": EXPIRED,
+            "authentication": UNAUTHORIZED,
+            "missing": missing,
+        }
         challenge = f'Bearer realm="{token_url}",service="{host}"'
         if how == "hangs up":
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -91,7 +100,9 @@ class RegistryServer(BrokenDownload):
             self.answer(b"", 503)
         elif f"https://{host}{self.path}".partition("?")[0] == token_url:
             refused = how == "expired" or (how == "missing" and refuses_token)
-            self.refuse(errors[how]) if refused else self.answer(b'{"token": "t", "access_token": "t"}')
+            self.refuse(errors[how]) if refused else self.answer(
+                b'{"token": "t", "access_token": "t"}'
+            )
         elif token_url and "Authorization" not in self.headers:
             self.refuse(UNAUTHORIZED, ("WWW-Authenticate", challenge))
         elif self.path == "/v2/":
@@ -110,8 +121,12 @@ class RegistryServer(BrokenDownload):
     do_HEAD = do_POST = do_GET  # noqa: N815 - http.server looks for this name
 
     def refuse(self, error: tuple[int, str, str], *headers: tuple[str, str]) -> None:
-        detail = ', "detail": {}' if error[0] == 401 else ""  # without it docker prints only the code
-        body = f'{{"errors": [{{"code": "{error[1]}", "message": {json.dumps(error[2])}{detail}}}]}}'
+        detail = (
+            ', "detail": {}' if error[0] == 401 else ""
+        )  # without it docker prints only the code
+        body = (
+            f'{{"errors": [{{"code": "{error[1]}", "message": {json.dumps(error[2])}{detail}}}]}}'
+        )
         self.answer(body.encode(), error[0], *headers)
 
 
@@ -121,14 +136,22 @@ class NameServer(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         query, client = self.request
         end = query.index(b"\0", 12)
-        host = re.sub("[\0-\x1f]", ".", query[13:end].decode("latin-1").lower())  # lengths become dots
+        host = re.sub(
+            "[\0-\x1f]", ".", query[13:end].decode("latin-1").lower()
+        )  # lengths become dots
         registry = HOSTS.get(host)
         known = registry and behaviour(registry) != "away"
         flags = b"\x81\x80" if known else b"\x81\x83"  # no such name
         has_address = known and query[end + 1 : end + 3] == b"\0\x01"
-        answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + socket.inet_aton(ADDRESS) if has_address else b""
+        answer = (
+            b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + socket.inet_aton(ADDRESS)
+            if has_address
+            else b""
+        )
         counts = b"\0\x01" + bytes([0, bool(answer)]) + b"\0\0\0\0"
-        client.sendto(query[:2] + flags + counts + query[12 : end + 5] + answer, self.client_address)
+        client.sendto(
+            query[:2] + flags + counts + query[12 : end + 5] + answer, self.client_address
+        )
 
 
 def main() -> None:

@@ -39,18 +39,28 @@ def test_command_must_be_executable(fake, evaluate, shell, path, tmp_path):
     programs = tmp_path / "programs on the path"
     programs.mkdir()
     folder = fake.root if path else programs
-    fake.set(shell=shell, environment={"PATH": path.replace("$PATH", str(programs)) or str(programs)})
+    fake.set(
+        shell=shell, environment={"PATH": path.replace("$PATH", str(programs)) or str(programs)}
+    )
     for name, mode in (("notes", 0o644), ("tool", 0o755)):
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(mode)
     (folder / "folder").mkdir()
-    expected = {"notes": "failed", "tool": "passed", "folder": "failed", "no-such": "failed", "cd": "passed"}
+    expected = {
+        "notes": "failed",
+        "tool": "passed",
+        "folder": "failed",
+        "no-such": "failed",
+        "cd": "passed",
+    }
     tests = [{"id": name, "type": "command_exists", "params": {"name": name}} for name in expected]
     assert statuses(evaluate(["FROM x"], *tests)) == expected
 
 
 def test_missing_paths_are_counted(fake, evaluate):
-    report = evaluate(["FROM x"], ("files_exist", {"paths": [f"/absent/{number}" for number in range(90)]}))
+    report = evaluate(
+        ["FROM x"], ("files_exist", {"paths": [f"/absent/{number}" for number in range(90)]})
+    )
     assert messages(report)[0].endswith("/absent/4; 85 more")
 
 
@@ -87,7 +97,9 @@ def test_bash_functions_of_the_environment_change_no_verdict(fake, files, evalua
     assert list(statuses(report).values()) == [status for _, status in VERDICTS.values()]
 
 
-FORGES_MARKERS = "case $* in *=B) /bin/echo $1; /bin/echo needle; /bin/echo ${1%=B}=E 0; exit 0;; esac"
+FORGES_MARKERS = (
+    "case $* in *=B) /bin/echo $1; /bin/echo needle; /bin/echo ${1%=B}=E 0; exit 0;; esac"
+)
 
 
 @pytest.mark.parametrize(("name", "body"), [("echo", FORGES_MARKERS), ("test", "return 0")])
@@ -96,11 +108,14 @@ def test_functions_on_the_path_change_no_verdict(fake, files, evaluate, tmp_path
     (tmp_path / "functions").mkdir()
     (tmp_path / "functions" / name).write_text(f"{name}() {{ {body}; }}\n")
     path = f"{tmp_path}/functions%func:%builtin:{os.environ['PATH']}"
-    fake.set(shell=shutil.which("dash") or pytest.skip("no dash on this machine"), environment={"PATH": path})
+    fake.set(
+        shell=shutil.which("dash") or pytest.skip("no dash on this machine"),
+        environment={"PATH": path},
+    )
     tests = [test for test, status in VERDICTS.values() if status == "failed"]
-    assert set(statuses(evaluate(["FROM x"], *tests, output_contains("true", "needle"))).values()) == {
-        "failed"
-    }
+    assert set(
+        statuses(evaluate(["FROM x"], *tests, output_contains("true", "needle"))).values()
+    ) == {"failed"}
 
 
 # Locales
@@ -139,7 +154,9 @@ def test_rubric_text_is_utf_8_in_every_locale(fake, start, arguments, report, tm
 
 def test_output_keeps_head_and_tail(fake, evaluate):
     """8 KB of a failed command, 1 KB of one that passed; what is between them is counted."""
-    command = "echo head; i=0; while [ $i -lt 3000 ]; do echo 0123456789; i=$((i+1)); done; echo tail"
+    command = (
+        "echo head; i=0; while [ $i -lt 3000 ]; do echo 0123456789; i=$((i+1)); done; echo tail"
+    )
     short = [
         run_command("echo a; echo b >&2; false"),
         run_command("echo c"),
@@ -179,7 +196,9 @@ def test_message_of_failed_command_quotes_its_error_or_explains_the_exit_code(fa
     assert messages(evaluate(["FROM x"], *tests)) == [*MEANINGS.values(), *quoted]
 
 
-@pytest.mark.parametrize("text", ["a" * 65536, "a\n" * 32768, " " * 65536, "error " * 10000, "E: x:" * 13000])
+@pytest.mark.parametrize(
+    "text", ["a" * 65536, "a\n" * 32768, " " * 65536, "error " * 10000, "E: x:" * 13000]
+)
 def test_error_line_takes_linear_time(text):
     """A regular expression that backtracks would take minutes for such output."""
     timer = os.times().user

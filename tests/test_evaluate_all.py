@@ -67,7 +67,9 @@ def tree(dockerfiles, *tests):
         file = Path(f"artifacts/{place}.dockerfile")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-        Path(f"rubrics/{file.stem}.json").write_text(json.dumps({"tests": tests or [run_command("true")]}))
+        Path(f"rubrics/{file.stem}.json").write_text(
+            json.dumps({"tests": tests or [run_command("true")]})
+        )
 
 
 @pytest.fixture
@@ -130,7 +132,9 @@ def test_build_context_is_the_checkout_or_the_folder_of_the_dockerfile(stub):
     ):
         os.makedirs(folder, exist_ok=True)
         assert (run(*words)[0], stub()) == (0, ["m/app"])
-        assert json.loads(Path("reports/m/app.json").read_text())["environment"]["context"] == folder
+        assert (
+            json.loads(Path("reports/m/app.json").read_text())["environment"]["context"] == folder
+        )
 
 
 # Dockerfile, kind in the report, evaluations in the first and in the second run (n is without cache)
@@ -147,7 +151,10 @@ def test_doubtful_results_are_repeated_without_cache_and_errors_tried_again(stub
         assert code == (kind in ("engine", "registry", "usage", ""))
         assert "".join("n" if "--no-cache" in call else "e" for call in stub()) == expected
         assert kinds() == ({"m/app": kind.replace("none", "")} if kind else {})
-    notes = ("not repeated: engine error: why: m/app\n", "no score: engine error: no report, exit code 1: ")
+    notes = (
+        "not repeated: engine error: why: m/app\n",
+        "no score: engine error: no report, exit code 1: ",
+    )
     assert [note in out for note in notes] == [text == "FAIL_THEN", text == "CRASH"]
 
 
@@ -169,7 +176,9 @@ def test_engine_errors_in_a_row_stop_the_run(stub):
     """Five for each parallel evaluation."""
     tree({f"m/app{at}": "ENGINE" for at in range(30)})
     code, out, _ = run("--parallel", "2")
-    assert "the last 10 evaluations ended in engine errors: the running evaluations clean up\n" in out
+    assert (
+        "the last 10 evaluations ended in engine errors: the running evaluations clean up\n" in out
+    )
     assert (code, 10 <= len(stub()) <= 12) == (1, True)
 
 
@@ -185,7 +194,10 @@ def test_retry_failed_and_fresh_evaluate_again(stub):
     assert (run("--retry-failed")[0], len(stub())) == (0, 4)
     assert kinds() == {"m/app": "build+", "m/lib": "", "n/app": "+"}
     assert "m: 2 Dockerfiles, 0 resumed\n" in run("--list", "--fresh")[1]
-    assert (run("--fresh", "--model", "m", "--no-repeat")[0], sorted(stub())) == (0, ["m/app", "m/lib"])
+    assert (run("--fresh", "--model", "m", "--no-repeat")[0], sorted(stub())) == (
+        0,
+        ["m/app", "m/lib"],
+    )
 
 
 class DaskClient(contextlib.AbstractContextManager):
@@ -222,7 +234,11 @@ def test_interrupt_leaves_no_report_and_the_next_start_continues(stub, monkeypat
 
     threading.Thread(target=interrupt).start()
     code, out, _ = run(*filter(None, [option]))
-    assert (code, kinds(), sorted(stub())) == (128 + number, {"m/a": "build"}, ["m/a", "m/b", "m/c"])
+    assert (code, kinds(), sorted(stub())) == (
+        128 + number,
+        {"m/a": "build"},
+        ["m/a", "m/b", "m/c"],
+    )
     assert "no score: not evaluated: m/b, m/c, m/d\n" in out
     Path("awake").write_text("")
     assert (run()[0], sorted(stub())) == (0, ["m/a --no-cache", "m/b", "m/c", "m/d"])
@@ -257,13 +273,23 @@ def test_what_cannot_be_evaluated_is_left_out_with_the_reason(monkeypatch):
     assert "reports/b/app.json\n  artifacts/b/app.dockerfile\n" in out
     assert "did you mean 'run_command'?)\n  artifacts/a/bad.dockerfile\n" in out
     assert (
-        "no build context: the folder checkouts/bare does not exist\n  artifacts/a/bare.dockerfile\n" in out
+        "no build context: the folder checkouts/bare does not exist\n  artifacts/a/bare.dockerfile\n"
+        in out
     )
     assert out.endswith("No such file or directory\n  artifacts/a/none.dockerfile\n")
 
 
 def test_layouts_filters_shards_links_and_hidden_files():
-    tree({"a/app": "", "a/lib": "", "b/1/app": "", "b/1/lib": "", "a/.hidden": "", "../elsewhere/app": ""})
+    tree(
+        {
+            "a/app": "",
+            "a/lib": "",
+            "b/1/app": "",
+            "b/1/lib": "",
+            "a/.hidden": "",
+            "../elsewhere/app": "",
+        }
+    )
     Path("artifacts/a/Dockerfile.extra").write_text("")
     os.symlink("..", "artifacts/a/up")
     os.symlink("../elsewhere", "artifacts/linked")
@@ -275,20 +301,42 @@ def test_layouts_filters_shards_links_and_hidden_files():
     everything = ["a/app", "b/1/app", "linked/app", "a/lib", "b/1/lib"]
     assert names() == everything
     assert names("--model", "a", "--model=b*", "--repo", "l?b") == ["a/lib", "b/1/lib"]
-    assert names("--layout", "{model}/Dockerfile.{repo}", "--layout=a/l{repo}.*") == ["a/extra", "ib"]
-    assert sorted(name for at in (1, 2, 3) for name in names("--shard", f"{at}/3")) == sorted(everything)
-    assert run("--model", "none") == (1, "", "error: no Dockerfile in artifacts is selected (see --layout)\n")
+    assert names("--layout", "{model}/Dockerfile.{repo}", "--layout=a/l{repo}.*") == [
+        "a/extra",
+        "ib",
+    ]
+    assert sorted(name for at in (1, 2, 3) for name in names("--shard", f"{at}/3")) == sorted(
+        everything
+    )
+    assert run("--model", "none") == (
+        1,
+        "",
+        "error: no Dockerfile in artifacts is selected (see --layout)\n",
+    )
 
 
 def test_images_are_pulled_before_their_builds_and_the_others_do_not_wait(stub, monkeypatch):
     others = "FROM a:$X\nFROM --platform=p b\nRUN psql '\\\nFROM t'\nRUN python3 -c '\nfrom x import y'\n"
-    tree({"m/a": "FROM lost", "m/b": "from new AS One\nFROM ONE\nFROM scratch\n", "m/d": "FROM none\nFAIL"})
+    tree(
+        {
+            "m/a": "FROM lost",
+            "m/b": "from new AS One\nFROM ONE\nFROM scratch\n",
+            "m/d": "FROM none\nFAIL",
+        }
+    )
     tree({"m/c": f"FROM there as there\nFROM there\n{others}"})
     monkeypatch.setattr(ea.time, "sleep", lambda seconds: None)
     code, out, _ = run("--pull", "--parallel", "1", "--no-repeat", "--build-cache", "20GB")
-    assert (code, stub(), kinds()) == (1, ["m/c", "m/b", "m/d"], {"m/b": "", "m/c": "", "m/d": "build"})
+    assert (code, stub(), kinds()) == (
+        1,
+        ["m/c", "m/b", "m/d"],
+        {"m/b": "", "m/c": "", "m/d": "build"},
+    )
     calls = Path("docker-calls").read_text().splitlines()
-    assert [call for call in calls if "pull" in call] == ["pull lost"] * 3 + ["pull new", "pull none"]
+    assert [call for call in calls if "pull" in call] == ["pull lost"] * 3 + [
+        "pull new",
+        "pull none",
+    ]
     assert "no score: pull error: base image lost cannot be pulled: dial tcp: timeout: m/a\n" in out
     prunes = [call for call in calls if "prune" in call]  # at the start, and after each
     assert prunes == ["builder prune --force --keep-storage 20GB"] * 4
@@ -349,7 +397,9 @@ TESTS = (run_command("sleep 2"), run_command("test $N = a/x"))
 
 def start(*words):
     program = [sys.executable, str(PROJECT / "artifacts" / "evaluate_all.py"), *words]
-    return subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+    return subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+    )
 
 
 def check_reports():
@@ -358,11 +408,16 @@ def check_reports():
         report = json.loads(Path(f"reports/{name}.json").read_text())
         schema("report").validate(report)
         passed = 0 if kind else 2 if name == "a/x" else 1
-        assert (report["summary"]["passed_tests"], report["environment"]["no_cache"]) == (passed, bool(kind))
+        assert (report["summary"]["passed_tests"], report["environment"]["no_cache"]) == (
+            passed,
+            bool(kind),
+        )
         assert has(f"reports/{name}.log", "0 of 2 tests passed" if kind else "built (")
 
 
-@pytest.mark.usefixtures("buildkit")  # the legacy builder may leave an untagged image of an interrupted build
+@pytest.mark.usefixtures(
+    "buildkit"
+)  # the legacy builder may leave an untagged image of an interrupted build
 def test_interrupted_run_on_an_engine_continues_and_leaves_nothing():
     tree(TREE, *TESTS)
     before = census()

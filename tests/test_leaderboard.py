@@ -29,14 +29,31 @@ def report(score, repo="app", **environment):
     rows = []
     for n in range(10):
         status = "not_run" if kind else "passed" if n < passed else "failed"
-        rows.append({"test_id": f"t{n}", "test_type": "run_command", "message": f"m{n}", "status": status})
+        rows.append(
+            {"test_id": f"t{n}", "test_type": "run_command", "message": f"m{n}", "status": status}
+        )
         rows[-1].update(passed=n < passed, score=int(n < passed), max_score=1, execution_time=0.1)
-    summary = {"total_tests": 10, "passed_tests": passed, "failed_tests": 10 - passed, "total_score": passed}
+    summary = {
+        "total_tests": 10,
+        "passed_tests": passed,
+        "failed_tests": 10 - passed,
+        "total_score": passed,
+    }
     summary.update(max_score=10, success_rate=passed / 10, total_execution_time=0.1)
-    content = {"repo": repo, "dockerfile": "d", "rubric": "r", "summary": summary, "test_results": rows}
+    content = {
+        "repo": repo,
+        "dockerfile": "d",
+        "rubric": "r",
+        "summary": summary,
+        "test_results": rows,
+    }
     content["build"] = {"execution_time": 1.0, "log": ""}
     content["error"] = {"kind": kind, "message": "why"} if kind else None
-    content["environment"] = {"evaluator_version": "2.0.0", "started_at": "2026-11-22T00", **environment}
+    content["environment"] = {
+        "evaluator_version": "2.0.0",
+        "started_at": "2026-11-22T00",
+        **environment,
+    }
     return content
 
 
@@ -52,7 +69,12 @@ def write(tmp_path, reports):
 def scores(tmp_path, models):
     """Write reports for repositories r0, r1, …: "a=98-" gives model a scores for r0 and r1, no report for r2."""
     lines = (words.split("=") for words in models.split())
-    cells = ((model, f"r{n}", score) for model, line in lines for n, score in enumerate(line) if score != "-")
+    cells = (
+        (model, f"r{n}", score)
+        for model, line in lines
+        for n, score in enumerate(line)
+        if score != "-"
+    )
     return write(tmp_path, {f"{model}/{repo}": report(score, repo) for model, repo, score in cells})
 
 
@@ -106,7 +128,9 @@ def test_critical_difference_is_that_of_numpy(models, repos):
 @pytest.mark.parametrize("samples", [1, 2, 3, 6])
 def test_pass_at_k_and_pass_all_count_choices(samples):
     for solved, k in itertools.product(range(samples + 1), range(1, samples + 1)):
-        choices = [[n < solved for n in choice] for choice in itertools.combinations(range(samples), k)]
+        choices = [
+            [n < solved for n in choice] for choice in itertools.combinations(range(samples), k)
+        ]
         pass_all, pass_at_k = (sum(map(some, choices)) / len(choices) for some in (all, any))
         assert lb.pass_all(samples, solved, k) == pytest.approx(pass_all)
         assert 1 - lb.pass_all(samples, samples - solved, k) == pytest.approx(pass_at_k)
@@ -128,15 +152,30 @@ def test_equal_models_are_rarely_behind():
 
 FEW = "cannot be distinguished: this takes 2 complete models and 6 repositories"
 STANDINGS = {  # by the scores of models: the first words of their standings, and a part of the headline
-    "a=989898 b=212121": ("leads behind", "a leads, b is next (difference 70.0 points, critical difference "),
+    "a=989898 b=212121": (
+        "leads behind",
+        "a leads, b is next (difference 70.0 points, critical difference ",
+    ),
     "a=989898 b=898987 c=121212": (
         "not not behind",
         "a and b cannot be distinguished (difference 3.3 points",
     ),
-    "a=989898 b=212121 c=11111e": ("leads behind incomplete", "a leads, b is next (difference 70.0 points"),
-    "a=989898 b=212121 c=99999e": ("not behind incomplete", "a is the best complete model, b is next (diff"),
-    "a=989898 b=212121 c=9e9999": ("not behind incomplete", "incomplete, and possibly the best: c\n"),
-    "a=555555 b=555555": ("not not", "a and b cannot be distinguished (difference 0.0 points, critical diff"),
+    "a=989898 b=212121 c=11111e": (
+        "leads behind incomplete",
+        "a leads, b is next (difference 70.0 points",
+    ),
+    "a=989898 b=212121 c=99999e": (
+        "not behind incomplete",
+        "a is the best complete model, b is next (diff",
+    ),
+    "a=989898 b=212121 c=9e9999": (
+        "not behind incomplete",
+        "incomplete, and possibly the best: c\n",
+    ),
+    "a=555555 b=555555": (
+        "not not",
+        "a and b cannot be distinguished (difference 0.0 points, critical diff",
+    ),
     "a=99999 b=12345": ("not not", f"a and b {FEW}"),
     "a=989898": ("not", f"a {FEW}"),
     "a=eeeeee": ("incomplete", f"the models {FEW}"),
@@ -168,7 +207,9 @@ def test_missing_zero_scores_a_repository_without_a_report_zero(tmp_path, run):
     folder = scores(tmp_path, "a=Xb- b=555")
     rows = [board(folder, missing_zero=is_zero).rows[-1] for is_zero in (False, True)]
     assert [(row.score, row.missing) for row in rows] == [(1 / 2, {"no report": 1}), (1 / 3, {})]
-    assert ["0.0% (no report)" in run(folder, *words)[1] for words in ((), ("--missing-zero",))] == [
+    assert [
+        "0.0% (no report)" in run(folder, *words)[1] for words in ((), ("--missing-zero",))
+    ] == [
         False,
         True,
     ]
@@ -176,21 +217,34 @@ def test_missing_zero_scores_a_repository_without_a_report_zero(tmp_path, run):
 
 def test_samples_are_averaged_before_repositories(tmp_path, run):
     cells = {"high/{}/app": "XX4", "high/{}/lib": "6b3", "low/{}/app": "5X", "low/{}/lib": "Xe"}
-    places = ((place.format(n), score, n) for place, line in cells.items() for n, score in enumerate(line))
-    reports = {place: report(score, place[-3:], image_size=10**6 * n * n) for place, score, n in places}
+    places = (
+        (place.format(n), score, n) for place, line in cells.items() for n, score in enumerate(line)
+    )
+    reports = {
+        place: report(score, place[-3:], image_size=10**6 * n * n) for place, score, n in places
+    }
     for place, content in reports.items():  # the median is 1.0 s, the mean 1.7 s
         content["build"]["execution_time"] = float(place.split("/")[1]) ** 2
     folder = write(tmp_path, reports)
     made = board(folder, samples=True)
     high, low = sorted(made.rows, key=lambda line: line.model)
-    assert (high.scores, high.score) == (pytest.approx({"app": 0.8, "lib": 0.3}), pytest.approx(0.55))
+    assert (high.scores, high.score) == (
+        pytest.approx({"app": 0.8, "lib": 0.3}),
+        pytest.approx(0.55),
+    )
     assert (made.k, high.solved, high.built, high.evaluated) == (2, 1, 5, 6)
     # app: 1 - C(1, 2) / C(3, 2) = 1 and C(2, 2) / C(3, 2) = 1/3 for two solved of three; lib: 0
     assert (high.pass_at_k, high.pass_all) == (pytest.approx(1 / 2), pytest.approx(1 / 6))
     assert low.pass_at_k is None  # lib has one score
     out = run(folder, "--samples")[1]
-    assert all(words in out for words in ("pass@2  pass^2", "30.0% (1 of 3 build failed)", "1.0 s", "1.0 MB"))
-    assert "reports/x.json: not in a folder MODEL/SAMPLE" in run(write(tmp_path, {"x": "{}"}), "--samples")[2]
+    assert all(
+        words in out
+        for words in ("pass@2  pass^2", "30.0% (1 of 3 build failed)", "1.0 s", "1.0 MB")
+    )
+    assert (
+        "reports/x.json: not in a folder MODEL/SAMPLE"
+        in run(write(tmp_path, {"x": "{}"}), "--samples")[2]
+    )
 
 
 THREE = "sol=80e m=424 n=9b4"
@@ -239,9 +293,13 @@ CONDITIONS = [  # field, usual value, other value, mark
 @pytest.mark.parametrize(("field", "usual", "other", "mark"), CONDITIONS)
 def test_row_with_other_conditions_is_marked(tmp_path, run, field, usual, other, mark):
     values = {"a": usual, "b": usual, "c": other}
-    folder = write(tmp_path, {f"{name}/app": report("5", **{field: value}) for name, value in values.items()})
+    folder = write(
+        tmp_path, {f"{name}/app": report("5", **{field: value}) for name, value in values.items()}
+    )
     made = board(folder)
-    assert {name: [*marks] for name, marks in made.differing.items()} == ({"c": [mark]} if mark else {})
+    assert {name: [*marks] for name, marks in made.differing.items()} == (
+        {"c": [mark]} if mark else {}
+    )
     assert [note.startswith("conditions differ: ") for note in made.notes] == [True] * bool(mark)
     assert mark in run(folder)[1]
     write(tmp_path, {"b/app": report("5", **{field: other}), "c/app": report("e")})  # one half each
@@ -277,26 +335,47 @@ BROKEN = {  # reason by content
     changed("test_results.1.score", math.nan): "not a report: score is NaN",
     changed("test_results.0.max_score", True): "not a report: max_score is true",
     changed("test_results.0.test_id", "t1"): "contradictory: a test_id is given twice",
-    changed("test_results.1.status", "error"): "contradictory: tests without a result, but no error",
+    changed(
+        "test_results.1.status", "error"
+    ): "contradictory: tests without a result, but no error",
     changed("summary.max_score", 10**400): "not a report: summary.max_score is 1000",
-    changed("summary.total_score", 2): "contradictory: max_score is 0, or the scores are not those of",
+    changed(
+        "summary.total_score", 2
+    ): "contradictory: max_score is 0, or the scores are not those of",
     changed("test_results", []): "contradictory: max_score is 0",
-    **{changed(path): f"not a report: {path.replace('test_results.0.', '')} is missing" for path in SEED},
+    **{
+        changed(path): f"not a report: {path.replace('test_results.0.', '')} is missing"
+        for path in SEED
+    },
 }
 
 
 @pytest.mark.parametrize("content", BROKEN)
 def test_broken_report_is_named_and_left_out(tmp_path, run, content):
-    folder, line = write(tmp_path, {"bad/x": content}), f"left out: reports/bad/x.json: {BROKEN[content]}"
+    folder, line = (
+        write(tmp_path, {"bad/x": content}),
+        f"left out: reports/bad/x.json: {BROKEN[content]}",
+    )
     code, out, err = run(folder)
-    assert (code, out, err.startswith(line), err.endswith("\nno valid report\n")) == (1, "", True, True)
+    assert (code, out, err.startswith(line), err.endswith("\nno valid report\n")) == (
+        1,
+        "",
+        True,
+        True,
+    )
     code, out, err = run(write(tmp_path, {"good/x": report("5")}), "--html", tmp_path / "x.html")
-    assert (code, "models: 1, repositories: 1, reports: 1" in out, err.startswith(line)) == (0, True, True)
+    assert (code, "models: 1, repositories: 1, reports: 1" in out, err.startswith(line)) == (
+        0,
+        True,
+        True,
+    )
     assert html.unescape((tmp_path / "x.html").read_text()).count(line) == 1
 
 
 def test_folders_name_models_and_what_is_no_report_is_named(tmp_path, run):
-    folder = write(tmp_path, {"gpt/prompt 1/x": report("5"), "x": report("6"), "y": report("7"), ".z/x": ""})
+    folder = write(
+        tmp_path, {"gpt/prompt 1/x": report("5"), "x": report("6"), "y": report("7"), ".z/x": ""}
+    )
     os.mkfifo(f"{folder}/pipe.json")
     Path(folder, "gpt", "\udcff\n\x1b.json").write_bytes(b" " * 20_000_001)
     reports, left_out = lb.read_reports([folder])
@@ -324,11 +403,15 @@ def test_hostile_text_is_escaped_on_page_screen_markdown_and_csv(tmp_path, run):
     for (n, text), score in itertools.product(enumerate([EVIL, *FORMULAS]), "5b"):
         content = report(score, text + score, builder=text, run_options=[text], started_at=text)
         content["build"]["log"] = content["test_results"][9]["output"] = text
-        content["test_results"][9].update(test_id=text, test_type=text, message=text, params={text: text})
+        content["test_results"][9].update(
+            test_id=text, test_type=text, message=text, params={text: text}
+        )
         content["error"] = content["error"] and {"kind": "build", "message": text}
         reports[f"{text.replace('/', '-')}/{score}{n}"] = content
     files = {name: tmp_path / name for name in ("html", "markdown", "csv")}
-    code, out, err = run(write(tmp_path, reports), *(f"--{name}={file}" for name, file in files.items()))
+    code, out, err = run(
+        write(tmp_path, reports), *(f"--{name}={file}" for name, file in files.items())
+    )
     page, markdown = (files[name].read_text() for name in ("html", "markdown"))
     assert (code, re.findall("[\x1b\u202e]", out + err + page + markdown)) == (0, [])
     template = (REPORTS / "page.html").read_text()
@@ -340,7 +423,9 @@ def test_hostile_text_is_escaped_on_page_screen_markdown_and_csv(tmp_path, run):
     assert {line.count(" | ") for line in markdown.splitlines() if line.startswith("| ")} == {7, 26}
     with open(files["csv"], newline="") as file:
         cells = [value for line in csv.reader(file) for value in line]
-    assert not [value for value in cells if re.search(r"(^|;)\s*[=+\-@|\uff1d\uff0b\uff0d\uff20]", value)]
+    assert not [
+        value for value in cells if re.search(r"(^|;)\s*[=+\-@|\uff1d\uff0b\uff0d\uff20]", value)
+    ]
 
 
 def test_csv_has_a_line_for_each_test_of_each_report(tmp_path):
@@ -359,18 +444,29 @@ STARTS = [("--html", "<!doctype html>"), ("--markdown", "models\\: 1"), ("--csv"
 def test_file_on_stdout_moves_the_tables_to_stderr(tmp_path, capfd, option, start):
     code = lb.main([scores(tmp_path, "a=98"), option, "-"])
     out, err = capfd.readouterr()
-    assert (code, out.startswith(start), err.startswith("models: 1")) == (0, True, True), (out[:80], err[:80])
+    assert (code, out.startswith(start), err.startswith("models: 1")) == (0, True, True), (
+        out[:80],
+        err[:80],
+    )
 
 
 def test_text_markdown_and_page_have_the_same_words(tmp_path, run, monkeypatch):
     folder = scores(tmp_path, "a=98989Xe8 b=X78989b- c=12121212 d=78989b9X")
     files = {name: tmp_path / name for name in ("html", "markdown")}
-    code, out, _ = run(folder, *(f"--{name}={file}" for name, file in files.items()), "--csv", tmp_path)
+    code, out, _ = run(
+        folder, *(f"--{name}={file}" for name, file in files.items()), "--csv", tmp_path
+    )
     assert code == 1  # a folder cannot be written, which does not prevent the rest
     page, markdown = (file.read_text() for file in files.values())
     text, made = html.unescape(re.sub("<[^>]*>", "\n", page)).splitlines(), board(folder)
-    for words in itertools.chain(lb.headline(made), *lb.board_table(made), *lb.repo_table(made, made.repos)):
-        assert (words in out, words in markdown.replace("\\", ""), words in text) == (True, True, True)
+    for words in itertools.chain(
+        lb.headline(made), *lb.board_table(made), *lb.repo_table(made, made.repos)
+    ):
+        assert (words in out, words in markdown.replace("\\", ""), words in text) == (
+            True,
+            True,
+            True,
+        )
     for line in made.rows:
         ends = "--score:{:.2%};--low:{:.2%};--high:{:.2%};".format(line.score, *line.interval)
         ends += "--lower:{:.2%};--upper:{:.2%};".format(*line.bounds) if line.missing else ""
@@ -383,15 +479,24 @@ def test_text_markdown_and_page_have_the_same_words(tmp_path, run, monkeypatch):
 def test_readme_shows_what_is_printed(tmp_path, run, monkeypatch):
     rows = {"atlas": "98X97X", "birch": "8796X8", "cedar": "2b1324", "dune": "1e41-2"}
     for model, line in rows.items():
-        facts = {"storage_driver": "overlayfs" if model == "dune" else "overlay2", "image_size": 240_000_000}
+        facts = {
+            "storage_driver": "overlayfs" if model == "dune" else "overlay2",
+            "image_size": 240_000_000,
+        }
         cells = zip("axios bat flask gin jq serde".split(), line)
         write(
             tmp_path,
-            {f"{model}/{repo}": report(score, repo, **facts) for repo, score in cells if score != "-"},
+            {
+                f"{model}/{repo}": report(score, repo, **facts)
+                for repo, score in cells
+                if score != "-"
+            },
         )
     monkeypatch.chdir(tmp_path)
     readme = (REPORTS / "README.md").read_text()
     ((words, shown),) = re.findall(r"\$ python3 reports/leaderboard.py (.*)\n((?s:.*?))```", readme)
     code, out, err = run(*words.split())
     assert (code, err + out) == (0, shown)
-    assert {*re.findall("--[a-z-]{3,}", run("--help")[1])} - {"--help"} <= {*re.findall("--[a-z-]+", readme)}
+    assert {*re.findall("--[a-z-]{3,}", run("--help")[1])} - {"--help"} <= {
+        *re.findall("--[a-z-]+", readme)
+    }

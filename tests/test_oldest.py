@@ -44,4 +44,6 @@ def test_program_prints_its_help(program):
 def test_evaluation(fake, arguments, report, kind):
     line, tests, code, last = EVALUATIONS[kind]
     done = oldest(PROJECT / PROGRAMS[0], *arguments(["FROM x", line], *tests))
-    assert (done.returncode, [*statuses(report()).values()][-1], fake.left()) == (code, last, []), done
+    assert (done.returncode, [*statuses(report()).values()][-1], fake.left()) == (code, last, []), (
+        done
+    )

@@ -22,21 +22,48 @@ def only_call(fake, name):
 
 
 def test_command_lines_of_build_and_run_have_every_default_option(fake, evaluate, tmp_path):
-    options = {"build_options": ["--network=host", "--no-cache"], "run_options": ["--memory=1g", "--init"]}
+    options = {
+        "build_options": ["--network=host", "--no-cache"],
+        "run_options": ["--memory=1g", "--init"],
+    }
     evaluate(["FROM x"], TRUE, **options)
     words, build = only_call(fake, "run"), only_call(fake, "build")
     tag, name, at = build[4], words[words.index("--name") + 1], words.index("-c")
     file, context = str(tmp_path / "context" / "Dockerfile"), str(tmp_path / "context")
-    assert build == ["--force-rm", "--network=host", "--no-cache", "--tag", tag, "--file", file, context]
-    assert words[:at] == [*DEFAULTS, "--memory=1g", "--init", "--entrypoint", "/bin/sh", "--name", name, tag]
+    assert build == [
+        "--force-rm",
+        "--network=host",
+        "--no-cache",
+        "--tag",
+        tag,
+        "--file",
+        file,
+        context,
+    ]
+    assert words[:at] == [
+        *DEFAULTS,
+        "--memory=1g",
+        "--init",
+        "--entrypoint",
+        "/bin/sh",
+        "--name",
+        name,
+        tag,
+    ]
     assert (words[at + 2], words[at + 4 :]) == ("/bin/sh", ["cd /", "/bin/sh"])
 
 
 @pytest.mark.parametrize(
     ("options", "network"),
-    [([], ["--network=none"]), (["--network=host"], ["--network=host"]), (["--net=host"], ["--net=host"])],
+    [
+        ([], ["--network=none"]),
+        (["--network=host"], ["--network=host"]),
+        (["--net=host"], ["--net=host"]),
+    ],
 )
-def test_check_without_a_command_has_no_network_unless_the_user_sets_one(fake, evaluate, options, network):
+def test_check_without_a_command_has_no_network_unless_the_user_sets_one(
+    fake, evaluate, options, network
+):
     evaluate(["FROM x"], LOOK, TRUE, run_options=options)
     check, command = fake.calls("run")
     assert [word for word in check if "net" in word[:9]] == network
@@ -102,9 +129,14 @@ def test_misspelled_argument_is_a_usage_error_with_an_example(fake, arguments, w
 @pytest.mark.parametrize(("step", "option"), [("run", "--memori=1"), ("build", "--target")])
 def test_option_that_docker_does_not_know_is_usage_before_the_build(fake, evaluate, step, option):
     """A --target without its value takes the next word, --help, for it; docker then misses an argument."""
-    fake.fault(f"{step} help", given=option, stderr=f"unknown flag: {option}\n\nUsage:  docker {step}")
+    fake.fault(
+        f"{step} help", given=option, stderr=f"unknown flag: {option}\n\nUsage:  docker {step}"
+    )
     report = evaluate(["FROM x"], TRUE, **{f"{step}_options": [option]})
-    assert (outcome(report), f"unknown flag: {option}" in report["error"]["message"]) == ("usage", True)
+    assert (outcome(report), f"unknown flag: {option}" in report["error"]["message"]) == (
+        "usage",
+        True,
+    )
     assert (fake.count("build"), statuses(report)) == (0, {"run_command_1": "not_run"})
 
 

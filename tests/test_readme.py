@@ -52,19 +52,25 @@ def test_readmes_stay_short():
 
 def test_every_option_is_documented_once():
     text = subprocess.run(
-        [sys.executable, str(PROJECT / "DockerfileEvaluator.py"), "--help"], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(PROJECT / "DockerfileEvaluator.py"), "--help"],
+        stdout=subprocess.PIPE,
+        text=True,
     ).stdout
     options = set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE))
     table = README[README.index("## Options") : README.index("Exit codes:")]
     documented = [
-        flag for row in table.splitlines() for flag in re.findall(r"`(--[a-z-]+)[ `]", row.split(" | ")[0])
+        flag
+        for row in table.splitlines()
+        for flag in re.findall(r"`(--[a-z-]+)[ `]", row.split(" | ")[0])
     ]
     documented.append("--version")  # beside --check
     assert sorted(documented) == sorted(options)
 
 
 def test_rubric_of_the_readme_is_valid(checkout):
-    (checkout / "rubrics" / "shown.json").write_text(re.findall(r"```json\n(.*?)```", README, re.DOTALL)[0])
+    (checkout / "rubrics" / "shown.json").write_text(
+        re.findall(r"```json\n(.*?)```", README, re.DOTALL)[0]
+    )
     done = run(f"{shlex.quote(sys.executable)} DockerfileEvaluator.py --check --repo shown")
     assert (done.returncode, done.stdout) == (0, "2 tests, valid\n")
 
@@ -95,9 +101,16 @@ def test_quick_start_scores_the_example_in_full():
         ["10 of 10 tests passed, score 23 of 23 (100.0%)", "report: reports/example.json"],
     )
     report = json.loads(Path("reports/example.json").read_text())
-    assert (set(statuses(report).values()), report["warnings"], census()) == ({"passed"}, [], before)
+    assert (set(statuses(report).values()), report["warnings"], census()) == (
+        {"passed"},
+        [],
+        before,
+    )
     done = run(f"{shlex.quote(sys.executable)} example_usage.py")
-    assert (done.returncode, done.stdout.splitlines()[-1].split()) == (0, ["score", "23", "of", "23"])
+    assert (done.returncode, done.stdout.splitlines()[-1].split()) == (
+        0,
+        ["score", "23", "of", "23"],
+    )
 
 
 @pytest.mark.usefixtures("networked_engine", "legacy")

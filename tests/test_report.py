@@ -33,7 +33,11 @@ MORE = "max_score status exit_code timeout output category params drawn retried"
 
 def test_fields_and_their_order(fake, evaluate, tmp_path):
     output = tmp_path / "deep" / "er" / "report.json"
-    tests = [{**TRUE, "id": "a", "category": "x"}, run_command("echo no; exit 4", id="b", score=0.5), LOOK]
+    tests = [
+        {**TRUE, "id": "a", "category": "x"},
+        run_command("echo no; exit 4", id="b", score=0.5),
+        LOOK,
+    ]
     returned = evaluate(["FROM x"], *tests, output=str(output))
     report, summary, rows = returned, returned["summary"], returned["test_results"]
     assert (json.loads(output.read_text()), output.read_text()[:5]) == (report, '{\n  "')
@@ -59,7 +63,9 @@ PODMAN = {"NCPU": None, "MemTotal": None, "Driver": None, "host": {"cpus": 8, "m
 PODMAN_FACTS = {"engine_cpus": 8, "engine_memory": 9, "storage_driver": "overlay"}
 
 
-@pytest.mark.parametrize(("info", "facts"), [({}, {}), (PODMAN, PODMAN_FACTS)], ids=["docker", "podman"])
+@pytest.mark.parametrize(
+    ("info", "facts"), [({}, {}), (PODMAN, PODMAN_FACTS)], ids=["docker", "podman"]
+)
 def test_environment(fake, evaluate, info, facts):
     fake.set(info=info)
     environment = evaluate(["FROM x"], TRUE, context="/", jobs=2, build_timeout=9)["environment"]
@@ -71,7 +77,9 @@ WARNINGS = [("another", "amd64", "'another'"), ("example", "arm64", "linux/arm64
 
 
 @pytest.mark.parametrize(("repo", "machine", "warning"), WARNINGS)
-def test_warning_is_in_the_report_and_on_the_screen(fake, arguments, report, rubric, repo, machine, warning):
+def test_warning_is_in_the_report_and_on_the_screen(
+    fake, arguments, report, rubric, repo, machine, warning
+):
     words = arguments(["FROM x"], TRUE)
     rubric(TRUE, repo=repo)
     fake.set(image={"Architecture": machine})
@@ -85,14 +93,33 @@ def test_points_are_summed_without_rounding_errors_also_by_category(fake, evalua
     scores = [(0.1, "x", TRUE), (0.2, "x", TRUE), (2, "y", FALSE), (1, None, TRUE)]
     tests = [{**test, "score": score, "category": category} for score, category, test in scores]
     summary = evaluate(["FROM x"], *tests)["summary"]
-    assert (summary["total_score"], summary["max_score"], summary["success_rate"]) == (1.3, 3.3, 0.75)
+    assert (summary["total_score"], summary["max_score"], summary["success_rate"]) == (
+        1.3,
+        3.3,
+        0.75,
+    )
     x, y = summary["by_category"]["x"], summary["by_category"]["y"]
     assert list(x.values()) == [2, 2, 0, 0.3, 0.3]
-    assert y == {"total_tests": 1, "passed_tests": 0, "failed_tests": 1, "total_score": 0, "max_score": 2}
+    assert y == {
+        "total_tests": 1,
+        "passed_tests": 0,
+        "failed_tests": 1,
+        "total_score": 0,
+        "max_score": 2,
+    }
 
 
 def test_percentage_is_rounded_down():
-    numbers = [(999, 1000), (9999, 10000), (1, 1), (2, 3), (0.3, 0.3), (1234570, 1238570), (0.29, 1), (0, 0)]
+    numbers = [
+        (999, 1000),
+        (9999, 10000),
+        (1, 1),
+        (2, 3),
+        (0.3, 0.3),
+        (1234570, 1238570),
+        (0.29, 1),
+        (0, 0),
+    ]
     found = [de.percent(part, whole) for part, whole in numbers]
     assert found == ["99.9%", "99.9%", "100.0%", "66.6%", "100.0%", "99.6%", "29.0%", "0.0%"]
 
@@ -129,7 +156,9 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate, tmp_path):
     assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (5, 2, 1, 1)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.timestamp)
     cases = {case.name: case for case in suite}
-    kinds = {name: [type(result).__name__ for result in case.result] for name, case in cases.items()}
+    kinds = {
+        name: [type(result).__name__ for result in case.result] for name, case in cases.items()
+    }
     found = [[], ["Failure"], ["Failure"], ["Skipped"], ["Error"]]
     assert kinds == dict(zip(("good", "bad", "late", "after", "lost"), found))
     assert cases["bad"].result[0].message.startswith("exit code 3: ")
@@ -145,12 +174,26 @@ def test_junit_of_failed_build_has_its_message_in_each_testcase(fake, evaluate, 
     names = ("image_id", "image_size", "layers", "image_platform", "image_starts")
     assert [environment[name] for name in names] == [None] * 5
     root = ElementTree.parse(str(file)).getroot()
-    assert set(root.attrib) == {"name", "tests", "failures", "errors", "skipped", "time", "timestamp"}
+    assert set(root.attrib) == {
+        "name",
+        "tests",
+        "failures",
+        "errors",
+        "skipped",
+        "time",
+        "timestamp",
+    }
     assert [child.tag for child in root] == ["testcase"] * 5 + ["system-out"]
     assert "last words of the build" in root[-1].text
     for case in root[:-1]:
-        assert (set(case.attrib), [child.tag for child in case]) == ({"classname", "name", "time"}, ["error"])
-        assert (set(case[0].attrib), message in case[0].attrib["message"]) == ({"type", "message"}, True)
+        assert (set(case.attrib), [child.tag for child in case]) == (
+            {"classname", "name", "time"},
+            ["error"],
+        )
+        assert (set(case[0].attrib), message in case[0].attrib["message"]) == (
+            {"type", "message"},
+            True,
+        )
 
 
 # Markdown
@@ -175,7 +218,9 @@ def test_markdown_is_appended(fake, arguments, tmp_path):
 
 @pytest.mark.parametrize("option", ["output", "junit", "markdown"])
 @pytest.mark.parametrize("path", ["folder", "file/report"])
-def test_unwritable_file_is_an_error_before_the_build(fake, dockerfile, rubric, tmp_path, option, path):
+def test_unwritable_file_is_an_error_before_the_build(
+    fake, dockerfile, rubric, tmp_path, option, path
+):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(de.EvaluationError, match=path):
@@ -225,14 +270,23 @@ def test_file_that_cannot_be_replaced_is_overwritten(fake, evaluate, monkeypatch
     assert os.listdir(str(output.parent)) == ["report.json"]
 
 
-def test_full_disk_keeps_the_old_report_and_the_summary_is_printed(fake, arguments, monkeypatch, tmp_path):
+def test_full_disk_keeps_the_old_report_and_the_summary_is_printed(
+    fake, arguments, monkeypatch, tmp_path
+):
     output = tmp_path / "report.json"
     output.write_text("old")
     refuse(monkeypatch, "replace", output, errno.ENOSPC)
     code, out, err = called(de.main, *arguments(["FROM x"], TRUE))
-    assert (code, "1 of 1 tests passed, score 1 of 1 (100.0%)" in out, "report: " in out) == (1, True, False)
+    assert (code, "1 of 1 tests passed, score 1 of 1 (100.0%)" in out, "report: " in out) == (
+        1,
+        True,
+        False,
+    )
     assert ("error: " in err, "No space left on device" in err) == (True, True)
-    assert (output.read_text(), [file.name for file in tmp_path.glob("report*")]) == ("old", ["report.json"])
+    assert (output.read_text(), [file.name for file in tmp_path.glob("report*")]) == (
+        "old",
+        ["report.json"],
+    )
     files = (str(tmp_path / "context" / "Dockerfile"), "r", str(tmp_path / "rubric.json"))
     with pytest.raises(de.EvaluationError, match="No space left on device") as caught:
         de.evaluate(*files, str(output))
@@ -275,5 +329,9 @@ def test_report_on_a_full_stdout_is_an_error(fake, start, arguments):
     with open("/dev/full", "w") as full:
         process = start(*arguments(["FROM x"], TRUE, more=["--output=-"]), stdout=full)
         _, err = process.communicate(timeout=60)
-    assert (process.returncode, b"1 of 1 tests passed" in err, b"No space left" in err) == (1, True, True)
+    assert (process.returncode, b"1 of 1 tests passed" in err, b"No space left" in err) == (
+        1,
+        True,
+        True,
+    )
     assert b"Traceback" not in err

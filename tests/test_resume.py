@@ -23,7 +23,9 @@ def resume(fake, dockerfile, rubric, tmp_path):
     def run(lines=("FROM x",), tests=(TRUE, FALSE), repo="r", **options):
         calls = len(fake.names())
         output = tmp_path / "report.json"
-        report = de.evaluate(dockerfile(*lines), repo, rubric(*tests), str(output), resume=True, **options)
+        report = de.evaluate(
+            dockerfile(*lines), repo, rubric(*tests), str(output), resume=True, **options
+        )
         schema("report").validate(report)
         assert report == json.loads(output.read_text())
         return report, len(fake.names()) > calls
@@ -36,7 +38,10 @@ def test_report_on_the_same_inputs_is_taken_without_docker(resume, tmp_path):
     assert is_new
     assert resume(junit=str(tmp_path / "junit.xml")) == (first, False)
     assert (tmp_path / "junit.xml").read_text().startswith("<?xml")
-    assert resume(jobs=4, build_timeout=9.0, start_timeout=9.0) == (first, False)  # they change no result
+    assert resume(jobs=4, build_timeout=9.0, start_timeout=9.0) == (
+        first,
+        False,
+    )  # they change no result
 
 
 # Options of the first evaluation and of the second one; is the report taken?
@@ -65,7 +70,11 @@ def test_resume_needs_the_same_options_timeouts_context_and_hidden_values(
     assert de.matches(de.evaluate(*files, **first), *files, **second) == is_taken
 
 
-OTHERS = {"dockerfile": {"lines": ("FROM x", "RUN y")}, "rubric": {"tests": (TRUE,)}, "repo": {"repo": "x"}}
+OTHERS = {
+    "dockerfile": {"lines": ("FROM x", "RUN y")},
+    "rubric": {"tests": (TRUE,)},
+    "repo": {"repo": "x"},
+}
 
 
 @pytest.mark.parametrize("changed", OTHERS)
@@ -148,7 +157,9 @@ def test_rubric_that_can_be_read_once_has_its_own_hash(fake, dockerfile, rubric,
         read_end, write_end = os.pipe()
         os.write(write_end, content)
         os.close(write_end)
-        report = de.evaluate(dockerfile("FROM x"), "r", f"/dev/fd/{read_end}", str(output), resume=True)
+        report = de.evaluate(
+            dockerfile("FROM x"), "r", f"/dev/fd/{read_end}", str(output), resume=True
+        )
         os.close(read_end)
         assert len(report["test_results"]) == len(tests)
         assert report["environment"]["rubric_sha256"] == hashlib.sha256(content).hexdigest()

@@ -92,7 +92,9 @@ def write(tmp_path):
 @pytest.fixture
 def rules(write):
     """Return the rules that warn about a test."""
-    return lambda test: [warning["name"] for warning in review.lint(review.de.load_rubric(write(test)))]
+    return lambda test: [
+        warning["name"] for warning in review.lint(review.de.load_rubric(write(test)))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,12 +104,16 @@ def rules(write):
 def test_rule_warns_about_its_bad_cases_only(rules, rule, test, warns):
     assert rules(test).count(rule) == warns
     if rule == "cannot-fail" and isinstance(test, str):  # what the rule says must be true
-        done = subprocess.run(["sh", "-c", test], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run(
+            ["sh", "-c", test], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         assert (done.returncode == 0) == warns
 
 
 @pytest.mark.long("lints ten commands of 20,000 bytes")
-@pytest.mark.parametrize("text", ["a|", "a;", "$(a ", '"$(', "A= ", "\n", " && ", "$'", "cd ", ">a "])
+@pytest.mark.parametrize(
+    "text", ["a|", "a;", "$(a ", '"$(', "A= ", "\n", " && ", "$'", "cd ", ">a "]
+)
 def test_long_command_takes_no_time(write, tmp_path, text):
     rubric = review.de.load_rubric(write(text * (20_000 // len(text)) + "x"))
     before = sum(os.times()[:4])
@@ -120,7 +126,10 @@ def test_long_command_takes_no_time(write, tmp_path, text):
 
 
 def test_lint_output(write):
-    good, bad = write(FILE, {**FILE, "score": 2.5}, name="good.json"), write("make || true", name="bad.json")
+    good, bad = (
+        write(FILE, {**FILE, "score": 2.5}, name="good.json"),
+        write("make || true", name="bad.json"),
+    )
     expected = (
         f"{good}: 2 tests, 3.5 points, 0 warnings\n"
         f"warning: {bad}: cannot-fail: tests[0] 'run_command_1': ends in '|| true', so the exit code is always 0; "
@@ -128,7 +137,11 @@ def test_lint_output(write):
         f"{bad}: 1 test, 1 point, 1 warning\n"
     )
     assert called(review.main, good, bad) == (0, expected, "")
-    assert called(review.main, good, bad, "--strict") == (1, expected, f"strict: {bad}: 1 warning\n")
+    assert called(review.main, good, bad, "--strict") == (
+        1,
+        expected,
+        f"strict: {bad}: 1 warning\n",
+    )
 
 
 def test_invalid_rubric_exits_with_1_and_others_are_read(write, tmp_path):
@@ -170,7 +183,11 @@ def test_interrupt_cleans_up(fake, write, tmp_path, number, code):
     wait_for(lambda: any("sleep 600" in words for words in fake.calls("run")))
     program.send_signal(number)
     out, err = program.communicate(timeout=60)
-    assert (program.returncode, out, err.decode().splitlines()[-1]) == (code, b"", "error: interrupted")
+    assert (program.returncode, out, err.decode().splitlines()[-1]) == (
+        code,
+        b"",
+        "error: interrupted",
+    )
     assert (fake.left(), list((tmp_path / "tmp").glob("rubric-review-*"))) == ([], [])
 
 
@@ -200,35 +217,61 @@ only the solution earns 5 of 13.5 points
 """
 
 
-def test_measure_names_free_given_faked_unsolved_and_flaky_tests(clean_engine, write, tmp_path, monkeypatch):
+def test_measure_names_free_given_faked_unsolved_and_flaky_tests(
+    clean_engine, write, tmp_path, monkeypatch
+):
     (tmp_path / "rubric").mkdir()
     (tmp_path / "rubric" / "README").write_text("")
     tool = r"RUN printf '#!/bin/sh\necho = $(($1 * $2))\n' >/bin/tool && chmod +x /bin/tool"
-    (tmp_path / "solution").write_text(f"FROM busybox:stable\nWORKDIR /srv/\\$x \\\\y\nCOPY . .\n{tool}\n")
+    (tmp_path / "solution").write_text(
+        f"FROM busybox:stable\nWORKDIR /srv/\\$x \\\\y\nCOPY . .\n{tool}\n"
+    )
     real, calls = review.de.evaluate, []
 
     def evaluate(*words, **options):  # only the first evaluation has /once
         calls.append(words)
-        options["run_options"] = [*options.get("run_options", ()), *["--volume=/once"] * (len(calls) == 1)]
+        options["run_options"] = [
+            *options.get("run_options", ()),
+            *["--volume=/once"] * (len(calls) == 1),
+        ]
         return real(*words, **options)
 
     monkeypatch.setattr(review.de, "evaluate", evaluate)
-    words = [write(*MEASURED), "--base", "busybox:stable", "--context", tmp_path / "{repo}", "--repeat", "2"]
+    words = [
+        write(*MEASURED),
+        "--base",
+        "busybox:stable",
+        "--context",
+        tmp_path / "{repo}",
+        "--repeat",
+        "2",
+    ]
     words += ["--solution", tmp_path / "solution", "--strict", "--json", tmp_path / "out.json"]
     code, out, err = called(review.main, *words)
     assert (code, out) == (1, OUTPUT.replace("RUBRIC", words[0]))
     strict = [line.split(": ")[-1] for line in err.splitlines() if line.startswith("strict: ")]
     assert strict == ["the faked image gets more than 50 % of the points", "1 unsolved", "1 flaky"]
     measured = json.loads((tmp_path / "out.json").read_text())["rubrics"][0]["measured"]
-    assert measured["images"]["copied"] == {"points": 3, "times": 1, "passed": ["in_workdir", "has_readme"]}
+    assert measured["images"]["copied"] == {
+        "points": 3,
+        "times": 1,
+        "passed": ["in_workdir", "has_readme"],
+    }
 
 
 @pytest.mark.parametrize(
     ("points", "images"),
-    [(4, ["bare", "copied", "faked"]), (9, ["bare", "copied", "faked"]), (10, ["copied"]), (12, [])],
+    [
+        (4, ["bare", "copied", "faked"]),
+        (9, ["bare", "copied", "faked"]),
+        (10, ["copied"]),
+        (12, []),
+    ],
 )
 def test_strict_limits_the_points_of_bare_copied_and_faked(points, images):
-    results = {name: {"points": points} for name, points in (("bare", 1), ("copied", 4), ("faked", 5))}
+    results = {
+        name: {"points": points} for name, points in (("bare", 1), ("copied", 4), ("faked", 5))
+    }
     result = {
         "points": points,
         "warnings": [],
@@ -238,7 +281,11 @@ def test_strict_limits_the_points_of_bare_copied_and_faked(points, images):
 
 
 def test_strict_objects_to_a_missing_context_and_not_to_none():
-    measured = {"images": {}, "problems": [], "not_measured": {"copied": "no x", "solution": "no --solution"}}
+    measured = {
+        "images": {},
+        "problems": [],
+        "not_measured": {"copied": "no x", "solution": "no --solution"},
+    }
     result = {"points": 1, "warnings": [], "measured": measured}
     assert list(review.objections(result)) == ["copied: not measured, no x"]
 
@@ -261,7 +308,9 @@ def test_faked_image_has_stubs_and_no_network(clean_engine, write, tmp_path):
     end = "not measured: copied (no --context)\nnot measured: solution (no --solution)\n"
     assert (code, out[-len(end) :]) == (0, end)
     images = json.loads((tmp_path / "out.json").read_text())["rubrics"][0]["measured"]["images"]
-    assert [int(name.split("_")[-1]) for name in images["faked"]["passed"]] == list(range(1, len(FAKED) + 1))
+    assert [int(name.split("_")[-1]) for name in images["faked"]["passed"]] == list(
+        range(1, len(FAKED) + 1)
+    )
 
 
 def test_image_without_a_shell_is_an_error(clean_engine, write):
@@ -271,24 +320,39 @@ def test_image_without_a_shell_is_an_error(clean_engine, write):
 
 # rubrics/README.md
 
-COMMANDS = dict(re.findall(r"^    (python3 \S+review(?:.*\\\n)*.*)\n\n```\n([^`]*)```", README, re.MULTILINE))
+COMMANDS = dict(
+    re.findall(r"^    (python3 \S+review(?:.*\\\n)*.*)\n\n```\n([^`]*)```", README, re.MULTILINE)
+)
 LINT, MEASURE = sorted(COMMANDS, key=len)
 
 
 def shell(line):
     words = ["sh", "-c", line.replace("python3", shlex.quote(sys.executable), 1)]
-    return subprocess.run(words, cwd=str(PROJECT), stdout=subprocess.PIPE, timeout=800).stdout.decode()
+    return subprocess.run(
+        words, cwd=str(PROJECT), stdout=subprocess.PIPE, timeout=800
+    ).stdout.decode()
 
 
-HOLDERS = {"short-needle": prints, "literal-needle": prints, "literal-name": names, "literal-path": paths}
+HOLDERS = {
+    "short-needle": prints,
+    "literal-needle": prints,
+    "literal-name": names,
+    "literal-path": paths,
+}
 ROWS = re.findall(r"^\| `([a-z-]+)` \| (\w*) ?`(.+?)` \| \w* ?`(.+?)` \|$", README, re.MULTILINE)
 
 
 def test_every_rule_is_tested_and_in_the_readme():
-    assert list(CASES) == list(dict.fromkeys(name for name, *_ in review.RULES)) == [row[0] for row in ROWS]
+    assert (
+        list(CASES)
+        == list(dict.fromkeys(name for name, *_ in review.RULES))
+        == [row[0] for row in ROWS]
+    )
 
 
-@pytest.mark.parametrize(("rule", "key", "bad", "good"), [row for row in ROWS if row[0] != "unresolvable"])
+@pytest.mark.parametrize(
+    ("rule", "key", "bad", "good"), [row for row in ROWS if row[0] != "unresolvable"]
+)
 def test_readme_examples_of_rules(rules, rule, key, bad, good):
     hold = {**HOLDERS, "set-by-docker": variable}.get(rule, command)
     for text, expected in ((bad, [rule]), (good, [])):

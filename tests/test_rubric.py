@@ -29,14 +29,18 @@ def errors(load, tmp_path):
     def read(content):
         with pytest.raises(de.EvaluationError) as caught:
             load(content)
-        return [line.replace(f"{tmp_path / 'r.json'}: ", "") for line in str(caught.value).splitlines()]
+        return [
+            line.replace(f"{tmp_path / 'r.json'}: ", "") for line in str(caught.value).splitlines()
+        ]
 
     return read
 
 
 def test_all_fields_are_read(load):
     more = {"timeout": 2, "score": 0.5, "requires": ["j"], "category": "c", "description": "d"}
-    rubric = load({"repo": "r", "run_options": ["--memory=1g"], "tests": [{**TRUE, **more, "id": "i"}, TRUE]})
+    rubric = load(
+        {"repo": "r", "run_options": ["--memory=1g"], "tests": [{**TRUE, **more, "id": "i"}, TRUE]}
+    )
     first, second = rubric.tests
     assert (rubric.repo, rubric.run_options) == ("r", ("--memory=1g",))
     assert first[:2] + first[3:7] == ("i", "run_command", 2.0, 0.5, ("j",), "c")
@@ -56,7 +60,9 @@ KEYS = dict.fromkeys(("id", "timeout", "score", "requires", "category", "descrip
 WITH_NULLS = {
     "repo": None,
     "run_options": None,
-    "tests": [{"type": "output_contains", "params": {"command": "x", "contains": ["y"], **NULLS}, **KEYS}],
+    "tests": [
+        {"type": "output_contains", "params": {"command": "x", "contains": ["y"], **NULLS}, **KEYS}
+    ],
 }
 
 
@@ -129,8 +135,15 @@ def test_error_has_path_expected_and_actual_value(errors, content, error):
 
 def test_all_errors_are_reported_at_once_with_path_and_id(errors):
     wrong = {"id": "java", "type": "files_exist", "params": {"path": "/x"}}
-    found = errors({"tests": [{"type": "x", "params": {}}, TRUE, wrong, {**TRUE, "score": "1"}], "more": 1})
-    places = ["tests[0].type", "tests[2] 'java'.params", "tests[2] 'java'.params.paths", "tests[3].score"]
+    found = errors(
+        {"tests": [{"type": "x", "params": {}}, TRUE, wrong, {**TRUE, "score": "1"}], "more": 1}
+    )
+    places = [
+        "tests[0].type",
+        "tests[2] 'java'.params",
+        "tests[2] 'java'.params.paths",
+        "tests[3].score",
+    ]
     assert sorted(error.split(":")[0] for error in found) == [*places, "unknown key 'more' (known"]
 
 
@@ -207,7 +220,11 @@ def test_row_has_numbers_and_params_as_given(fake, evaluate):
     tests = [drawn("echo {a} {b} {z}", "{a} {b}"), drawn("echo {a} {b} {z}", "{a*b}"), TRUE]
     passed, failed, plain = evaluate(["FROM x"], *tests)["test_results"]
     assert (passed["status"], failed["status"], plain["drawn"]) == ("passed", "failed", None)
-    assert (failed["drawn"]["a"], failed["drawn"]["b"], failed["params"]) == (7, -3, tests[1]["params"])
+    assert (failed["drawn"]["a"], failed["drawn"]["b"], failed["params"]) == (
+        7,
+        -3,
+        tests[1]["params"],
+    )
     assert failed["output"] == f"7 -3 {failed['drawn']['z']}\n"
     assert "none of '-21'" in failed["message"]
 
@@ -216,7 +233,9 @@ def test_row_has_numbers_and_params_as_given(fake, evaluate):
 
 
 def test_check_prints_all_errors_and_exits_with_1(rubric):
-    path = rubric({"type": "run_comand", "params": {}}, {"type": "run_command", "params": {"comand": "x"}})
+    path = rubric(
+        {"type": "run_comand", "params": {}}, {"type": "run_command", "params": {"comand": "x"}}
+    )
     code, _, err = called(de.main, "--check", "--rubric", path)
     first, *others = err.splitlines()
     text = "tests[0].type: unknown test type 'run_comand' (did you mean 'run_command'?)"

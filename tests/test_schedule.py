@@ -31,12 +31,20 @@ def order(fake):
 
 def test_test_runs_after_what_it_requires_and_rows_keep_the_order_of_the_rubric(fake, evaluate):
     tests = [noted("d", "c"), noted("c", "b", "a", "b"), noted("b", "a"), noted("a")]
-    assert list(statuses(evaluate(["FROM x"], *tests)).items()) == [(name, "passed") for name in "dcba"]
+    assert list(statuses(evaluate(["FROM x"], *tests)).items()) == [
+        (name, "passed") for name in "dcba"
+    ]
     assert order(fake) == ["a", "b", "c", "d"]
 
 
 def test_test_is_skipped_if_one_that_it_requires_did_not_pass(fake, evaluate):
-    tests = [{**FALSE, "id": "a"}, noted("b", "a"), noted("c", "b"), noted("d", "e", "a"), noted("e")]
+    tests = [
+        {**FALSE, "id": "a"},
+        noted("b", "a"),
+        noted("c", "b"),
+        noted("d", "e", "a"),
+        noted("e"),
+    ]
     report = evaluate(["FROM x"], *tests)
     assert list(statuses(report).values()) == ["failed", "skipped", "skipped", "skipped", "passed"]
     assert messages(report)[1:4] == [f"requires '{name}', which did not pass" for name in "aba"]
@@ -58,7 +66,9 @@ def test_test_that_can_never_run_is_unresolvable(fake, evaluate, requires, unres
     report = evaluate(["FROM x"], *tests, noted("free"))
     found = statuses(report)
     assert found.pop("free") == "passed"
-    assert found == {name: "unresolvable" if name in unresolvable else "skipped" for name in requires}
+    assert found == {
+        name: "unresolvable" if name in unresolvable else "skipped" for name in requires
+    }
     rows = {row["test_id"]: row["message"] for row in report["test_results"]}
     assert all(rows[name].startswith(text) for name, text in unresolvable.items())
 
@@ -68,7 +78,9 @@ def test_test_that_can_never_run_is_unresolvable(fake, evaluate, requires, unres
 def test_exactly_the_tests_on_a_cycle_are_unresolvable(tmp_path_factory, edges):
     names = {str(at): [str(to) for to in tos if to < len(edges)] for at, tos in enumerate(edges)}
     file = tmp_path_factory.getbasetemp() / "graph.json"
-    file.write_text(json.dumps({"tests": [{**TRUE, "id": name, "requires": names[name]} for name in names]}))
+    file.write_text(
+        json.dumps({"tests": [{**TRUE, "id": name, "requires": names[name]} for name in names]})
+    )
 
     def reaches_itself(start):
         seen, waiting = set(), list(names[start])
@@ -106,7 +118,9 @@ ls on | wc -l >>log; sleep 0.2"""
 
 
 @pytest.mark.parametrize(("jobs", "cpus", "parallel"), [(1, 8, 4), (3, 2, 2), (1, 1, 1)])
-def test_checks_run_in_parallel_bounded_by_the_processors_of_the_engine(fake, evaluate, jobs, cpus, parallel):
+def test_checks_run_in_parallel_bounded_by_the_processors_of_the_engine(
+    fake, evaluate, jobs, cpus, parallel
+):
     fake.set(info={"NCPU": cpus})
     fake.shell(MEETS.format(parallel), '"/bin/sh" "$@"; code=$?', "rm on/$$; exit $code")
     assert set(statuses(evaluate(["FROM x"], *[LOOK] * parallel, jobs=jobs)).values()) == {"passed"}
@@ -144,6 +158,13 @@ def test_test_option_runs_a_test_and_those_that_it_requires(fake, dockerfile, ru
     ],
 )
 def test_test_option_excludes_reports(fake, dockerfile, rubric, more, error):
-    words = ["--dockerfile", dockerfile("FROM x"), "--repo", "example", "--rubric", rubric(noted("a"))]
+    words = [
+        "--dockerfile",
+        dockerfile("FROM x"),
+        "--repo",
+        "example",
+        "--rubric",
+        rubric(noted("a")),
+    ]
     code, _, err = called(de.main, *words, *more)
     assert (code, error in err, fake.names()) == (2, True, [])
