@@ -29,7 +29,14 @@ PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
-KEPT = ("PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT", "COVERAGE_PROCESS_START")
+KEPT = (
+    "PATH",
+    "LANG",
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "DOCKER_BUILDKIT",
+    "COVERAGE_PROCESS_START",
+)
 KEPT += ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")  # of tests/run
 KEPT += ("GOGC",)  # see tests/with-engine
 
@@ -120,7 +127,9 @@ class Fake:
         answers = {name: f"echo {shlex.quote(text)}" for name, text in texts.items()}
         answers.update({"build help": "", "run help": ""})
         answers.update({"ps": LIST.format("containers"), "image ls": LIST.format("images")})
-        faults = {("*" if "engine" in fault["do"] else fault["on"]) for fault in self._settings["faults"]}
+        faults = {
+            ("*" if "engine" in fault["do"] else fault["on"]) for fault in self._settings["faults"]
+        }
         for name, code in answers.items():
             file = self.folder / "answers" / name
             if faults & {name, "*"}:
@@ -159,12 +168,17 @@ class Fake:
 
     def left(self) -> list[str]:
         """Return the names of all containers and images that exist."""
-        return sorted(os.listdir(str(self.folder / "containers")) + os.listdir(str(self.folder / "images")))
+        return sorted(
+            os.listdir(str(self.folder / "containers")) + os.listdir(str(self.folder / "images"))
+        )
 
     def kill_all(self) -> None:
         """Kill the calls and containers that still run."""
         pids = [pid for _, _, pid in self._calls()]
-        pids += [ast.literal_eval(file.read_text())["Pid"] for file in (self.folder / "containers").iterdir()]
+        pids += [
+            ast.literal_eval(file.read_text())["Pid"]
+            for file in (self.folder / "containers").iterdir()
+        ]
         for pid in filter(None, pids):
             with contextlib.suppress(OSError):  # most have ended
                 place = f"{os.readlink(f'/proc/{pid}/cwd')} {Path(f'/proc/{pid}/environ').read_bytes()!r}"
@@ -173,7 +187,9 @@ class Fake:
 
     def _calls(self) -> list[tuple[str, list[str], int]]:
         file = self.folder / "calls"
-        lines = file.read_text().split("\n")[:-1] if file.exists() else []  # the last one may be incomplete
+        lines = (
+            file.read_text().split("\n")[:-1] if file.exists() else []
+        )  # the last one may be incomplete
         return [ast.literal_eval(line) for line in lines]
 
 
@@ -181,7 +197,9 @@ class Fake:
 def fake_docker_py(tmp_path_factory):
     """Compile the fake docker once: the suite starts it thousands of times."""
     compiled = str(tmp_path_factory.mktemp("compiled") / "fake_docker.pyc")
-    return py_compile.compile(str(Path(__file__).with_name("fake_docker.py")), cfile=compiled, doraise=True)
+    return py_compile.compile(
+        str(Path(__file__).with_name("fake_docker.py")), cfile=compiled, doraise=True
+    )
 
 
 @pytest.fixture
@@ -224,7 +242,10 @@ def rubric(tmp_path):
     """Write a rubric; tests are given as dicts, or as (type, params)."""
 
     def write(*tests: object, **top: object) -> str:
-        items = [{"type": test[0], "params": test[1]} if isinstance(test, tuple) else test for test in tests]
+        items = [
+            {"type": test[0], "params": test[1]} if isinstance(test, tuple) else test
+            for test in tests
+        ]
         file = tmp_path / "rubric.json"
         file.write_text(json.dumps({"repo": "example", "tests": items, **top}))
         return str(file)
@@ -281,7 +302,9 @@ def report(tmp_path):
     return read
 
 
-def called(main: Callable[[Any], int], *words: object, encoding: str = "utf-8") -> tuple[int, str, str]:
+def called(
+    main: Callable[[Any], int], *words: object, encoding: str = "utf-8"
+) -> tuple[int, str, str]:
     """Call a program's main() in this process; return its exit code, and what it printed on stdout and stderr."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -310,7 +333,9 @@ def start():
             changes = {"RETRY_DELAY": 0.0, **dict(limits)}
             code = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import DockerfileEvaluator as de; "
             code += f"vars(de).update({changes!r}); sys.exit(de.main())"
-            process = subprocess.Popen([*before, sys.executable, "-c", code, *words], **{**PIPES, **more})
+            process = subprocess.Popen(
+                [*before, sys.executable, "-c", code, *words], **{**PIPES, **more}
+            )
             stack.callback(process.communicate)
             stack.callback(process.kill)
             return process
@@ -330,7 +355,11 @@ def load_program(path: object) -> Any:
 
 def outcome(report: Any) -> str:
     """Return the kind of error, or else the statuses."""
-    return report["error"]["kind"] if report["error"] else " ".join(sorted(set(statuses(report).values())))
+    return (
+        report["error"]["kind"]
+        if report["error"]
+        else " ".join(sorted(set(statuses(report).values())))
+    )
 
 
 def statuses(report: Any) -> dict[str, str]:
@@ -359,7 +388,9 @@ def busybox(tmp_path_factory):
             shell = "apt-get download busybox-static && dpkg -x *.deb ."
             subprocess.run(["sh", "-c", shell], cwd=str(folder), **PIPES)
     program = folder / "bin" / "busybox"
-    return str(program) if program.exists() else pytest.skip("no busybox here or in Debian's package")
+    return (
+        str(program) if program.exists() else pytest.skip("no busybox here or in Debian's package")
+    )
 
 
 @pytest.fixture(params=["dash", "bash", "busybox"])
@@ -382,7 +413,9 @@ def any_engine():
     """Skip a test where no engine answers; fail it where one is required."""
     if not engine_answers():
         if ENGINE_REQUIRED:
-            pytest.fail("no docker engine answers, and DOCKERFILE_EVALUATOR_REQUIRE_ENGINE=1 is set")
+            pytest.fail(
+                "no docker engine answers, and DOCKERFILE_EVALUATOR_REQUIRE_ENGINE=1 is set"
+            )
         pytest.skip("no docker engine answers (tests/with-engine starts one)")
 
 
@@ -449,7 +482,9 @@ def own_engines(any_engine, tmp_path_factory):
     hub, folder = FakeHub(tmp_path_factory.mktemp("hub")), tmp_path_factory.mktemp
     with contextlib.ExitStack() as stack:
         start = stack.enter_context
-        plain = start(started_engine(folder("own"), "busybox:stable", "debian:bookworm-slim", hub=hub))
+        plain = start(
+            started_engine(folder("own"), "busybox:stable", "debian:bookworm-slim", hub=hub)
+        )
         bridged = start(started_engine(folder("own"), "busybox:stable", hub=hub, network=True))
         yield OwnEngines(plain, bridged, hub)
 
@@ -461,7 +496,9 @@ def engine(request, own_engines, monkeypatch):
     Every test on an engine uses this, before all its other fixtures.
     """
     if own_engines:
-        builder = getattr(request.node, "callspec", None) and request.node.callspec.params.get("builder")
+        builder = getattr(request.node, "callspec", None) and request.node.callspec.params.get(
+            "builder"
+        )
         needs_bridge = {builder, *request.fixturenames} & {"buildkit", "bridge"}
         chosen = own_engines.bridged if needs_bridge else own_engines.plain
         monkeypatch.setenv("DOCKER_HOST", chosen.host)
@@ -496,7 +533,9 @@ def buildkit_program(own_engines, tmp_path_factory):
         if own_engines:  # other tests would count what is built on the shared engine
             patch.setenv("DOCKER_HOST", own_engines.bridged.host)
         program = find_buildkit(tmp_path_factory.mktemp("try"))
-    return program or pytest.fail("no docker CLI here builds with BuildKit; Debian's docker.io does")
+    return program or pytest.fail(
+        "no docker CLI here builds with BuildKit; Debian's docker.io does"
+    )
 
 
 @pytest.fixture

@@ -44,10 +44,9 @@ FAILED_BUILDS = [
     ("syntax, legacy", legacy(error="Error response from daemon: dockerfile parse error line 2: unknown instruction: RUNN"), 1, "dockerfile parse error line 2: unknown instruction: RUNN"),
     ("syntax, buildx", buildkit(error="ERROR: failed to build: failed to solve: dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)"), 1, "dockerfile parse error on line 2: unknown instruction: RUNN (did you mean RUN?)"),
     ("stage name", legacy(error='Error response from daemon: failed to parse stage name "X": invalid reference format'), 1, 'failed to parse stage name "X": invalid reference format'),
-    ("no reason", legacy(FROM, error=""), 2, "no output"),
-    ("no FROM", legacy(error="Error response from daemon: no build stage in current context"), 2, "no build stage in current context (a Dockerfile needs a FROM line)"),
+    ("no reason", legacy(FROM, "COPY a /", error=""), 2, "no output"),
+    ("no FROM", legacy(error="Error response from daemon: no build stage in current context"), 1, "no build stage in current context (a Dockerfile needs a FROM line)"),
     ("no user, buildx", buildkit(FROM_VERTEX, "[2/2] RUN true\nERROR: x", error=f'{EXCERPT}ERROR: failed to build: failed to solve: process "/bin/sh -c true" did not complete successfully: unable to find user app: no matching entries in passwd file'), 2, 'process "/bin/sh -c true" did not complete successfully: unable to find user app: no matching entries in passwd file'),
-    ("lost parent layer", legacy(FROM, error="unknown parent image ID sha256:1d"), 2, "unknown parent image ID sha256:1d"),
     ("truncated archive", legacy(FROM, "ADD x.tar /", error="Error processing tar file(exit status 1): unexpected EOF"), 2, "Error processing tar file(exit status 1): unexpected EOF"),
     ("warnings of the client", {"stderr": 'time="2026" level=warning msg="x"\nWARNING: No swap limit support\nERROR: failed to solve: some reason'}, 2, "some reason"),
 ]  # fmt: skip
@@ -68,7 +67,10 @@ def test_failed_build(fake, evaluate, tmp_path, name):
     assert messages(report) == [f"not run: {message}"] * 2
 
 
-@pytest.mark.parametrize("fault", [BY_NAME["lost parent layer"][0], {"do": "die"}])
+PARENT_LOST = legacy(FROM, "ENV a=b", error="unknown parent image ID sha256:1d")
+
+
+@pytest.mark.parametrize("fault", [PARENT_LOST, {"do": "die"}])
 def test_failed_build_is_retried_once_and_the_second_counts(fake, evaluate, fault):
     fake.fault("build", nth=1, **fault)
     assert outcome(evaluate(["FROM x"], TRUE)) == "passed"
@@ -96,7 +98,9 @@ def test_killed_docker_program_and_missing_image_are_engine_errors(fake, evaluat
 def test_missing_source_names_the_dockerignore_of_the_context(fake, evaluate, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".dockerignore").write_text("*")
-    fake.fault("build", **legacy(FROM, "COPY a /", error="COPY failed: stat a: file does not exist"))
+    fake.fault(
+        "build", **legacy(FROM, "COPY a /", error="COPY failed: stat a: file does not exist")
+    )
     context = str(tmp_path / "other")
     message = evaluate(["FROM x"], TRUE, context=context)["error"]["message"]
     assert (
@@ -118,7 +122,9 @@ HINTS = [
 def test_network_failure_in_the_output_is_a_hint(fake, evaluate, output, hint):
     error = "The command 'x' returned a non-zero code: 6"
     fake.fault("build", **legacy(FROM, f"RUN x\n{output}", error=error))
-    assert evaluate(["FROM x"], TRUE)["error"]["message"].endswith(f" (the log also mentions: {hint})")
+    assert evaluate(["FROM x"], TRUE)["error"]["message"].endswith(
+        f" (the log also mentions: {hint})"
+    )
 
 
 def test_other_stages_are_not_quoted(fake, evaluate):
@@ -162,25 +168,31 @@ def test_short_log_is_kept_in_full_and_once(fake, evaluate):
 
 def test_rest_of_a_long_line_begins_no_line():
     log = de.BuildLog(de.Console(None))
-    log.feed("stderr", b"#1 [internal] load build definition\n#2 [2/2] RUN x\n#2 0.1 " + b"A" * 70_000)
+    log.feed(
+        "stderr", b"#1 [internal] load build definition\n#2 [2/2] RUN x\n#2 0.1 " + b"A" * 70_000
+    )
     log.feed("stderr", b"#1 ERROR: failed to copy: httpReadSeeker: x\n")
     assert (log.output.builder.name, log.output.failure().step_error) == ("buildkit", None)
 
 
+RUNS = {"stderr": "#1 [internal] load build definition\n#2 [2/2] RUN sleep 600\n#2 0.1 text\n"}
+# The step that is running, what was printed, the kind of error
 SLEEPS = {
-    "FROM node:22": legacy("FROM node:22\n22: Pulling from library/node", error=""),
-    "RUN sleep 600": legacy(FROM, "RUN sleep 600", error=""),
-    "[2/2] RUN sleep 600": buildkit(FROM_VERTEX, "[2/2] RUN sleep 600\n0.1 text", error=""),
+    "FROM node:22": (legacy("FROM node:22\n22: Pulling from library/node", error=""), "registry"),
+    "RUN sleep 600": (legacy(FROM, "RUN sleep 600", error=""), "build_timeout"),
+    "[2/2] RUN sleep 600": (RUNS, "build_timeout"),
 }
 
 
 @pytest.mark.parametrize("step", SLEEPS)
 def test_build_that_times_out_names_its_step_and_is_not_repeated(fake, evaluate, step):
-    fake.fault("build", "print", **SLEEPS[step])
+    printed, kind = SLEEPS[step]
+    fake.fault("build", "print", **printed)
     fake.fault("build", "hang")
     report = evaluate(["FROM x"], TRUE, build_timeout=2)
     message = f"the build timed out after 2 s in step '{step}'"
-    assert (report["error"], fake.count("build")) == ({"kind": "build_timeout", "message": message}, 1)
+    assert report["error"] == {"kind": kind, "message": message}
+    assert fake.count("build") == 1
     assert step in report["build"]["log"]
 
 
@@ -230,7 +242,9 @@ def test_dockerfile_that_needs_buildkit_is_usage(fake, evaluate, name):
     assert (error["message"] == NEEDS_BUILDKIT) == is_needed
 
 
-@pytest.mark.parametrize("log", [legacy(FROM, error="unknown parent image ID"), buildkit(error="x")])
+@pytest.mark.parametrize(
+    "log", [legacy(FROM, error="unknown parent image ID"), buildkit(error="x")]
+)
 def test_target_platform_argument_is_a_warning_with_the_legacy_builder(fake, evaluate, log):
     fake.fault("build", nth=1, **log)
     fake.fault("build", "print", nth=2, **log)

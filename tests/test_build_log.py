@@ -14,35 +14,83 @@ RAN = "[2/2] RUN make\n0.1 first\n#5 0.2 not a vertex\n0.2 last\nERROR: exit cod
 FAILURES = {
     "legacy, RUN": (
         legacy("FROM x\n ---> a79e", "RUN make\n ---> Running in 1d\nout\nRemoving intermediate container 1d", error="The command 'make' returned a non-zero code: 2"),
-        {"step": "RUN make", "error": "The command 'make' returned a non-zero code: 2", "exit_code": 2, "output": "out\n"},
+        {"kind": "run", "step": "RUN make", "error": "The command 'make' returned a non-zero code: 2", "exit_code": 2, "output": "out\n"},
+    ),
+    "legacy, RUN that printed to stderr": (
+        legacy("FROM x", "RUN make\nwhy\n\x1b[0mRemoving intermediate container 1d", error="The command 'make' returned a non-zero code: 2"),
+        {"kind": "run", "step": "RUN make", "error": "The command 'make' returned a non-zero code: 2", "exit_code": 2, "output": "why\n"},
+    ),
+    "legacy 28, RUN that printed to stderr": (
+        legacy("FROM x", "RUN make\nwhy\n\x1b[0m ---> Removed intermediate container 1d", error="The command 'make' returned a non-zero code: 2"),
+        {"kind": "run", "step": "RUN make", "error": "The command 'make' returned a non-zero code: 2", "exit_code": 2, "output": "why\n"},
     ),
     "legacy, FROM": (
         legacy("FROM --platform=linux/amd64 ghcr.io/x AS a", error="manifest unknown"),
-        {"step": "FROM --platform=linux/amd64 ghcr.io/x AS a", "error": "manifest unknown", "missing_image": "ghcr.io/x"},
+        {"kind": "image", "step": "FROM --platform=linux/amd64 ghcr.io/x AS a", "error": "manifest unknown"},
     ),
-    "legacy, FROM, not the registry": (
-        legacy("FROM x", error="failed to register layer: x"),
-        {"step": "FROM x", "error": "failed to register layer: x"},
+    "legacy, COPY": (
+        legacy("FROM x", "COPY --from=a /b /c", error="COPY failed: stat b: file does not exist"),
+        {"kind": "instruction", "step": "COPY --from=a /b /c", "error": "COPY failed: stat b: file does not exist"},
+    ),
+    "legacy, COPY --from of an image": (
+        legacy("FROM x", "COPY --from=a /b /c", error="invalid from flag value a: manifest unknown"),
+        {"kind": "image", "step": "COPY --from=a /b /c", "error": "invalid from flag value a: manifest unknown"},
+    ),
+    "legacy, text": (
+        legacy(error="Error response from daemon: no build stage in current context"),
+        {"error": "no build stage in current context", "output": "Sending build context to Docker daemon  4.608kB\n"},
     ),
     "BuildKit, RUN": (
         buildkit("[1/2] FROM x\nCACHED", RAN, error="ERROR: failed to build: failed to solve: exit code: 2"),
-        {"step": "[2/2] RUN make", "error": "exit code: 2", "step_error": "exit code: 2", "exit_code": 2, "output": "first\nlast\n"},
+        {"kind": "run", "step": "[2/2] RUN make", "error": "exit code: 2", "step_error": "exit code: 2", "exit_code": 2, "output": "first\nlast\n"},
     ),
     "BuildKit, FROM": (
         buildkit(METADATA, error="ERROR: failed to solve: x: not found"),
-        {"step": METADATA.partition("\n")[0], "error": "x: not found", "step_error": "x: not found", "missing_image": "docker.io/library/x:1"},
+        {"kind": "image", "step": METADATA.partition("\n")[0], "error": "x: not found", "step_error": "x: not found"},
     ),
-    "BuildKit, no step failed": (
-        buildkit("[1/2] FROM x\nCACHED", error="ERROR: failed to solve: X: a\n#9 ERROR: b\nERROR: c"),
-        {"step": "[1/2] FROM x", "error": "X: a #9 ERROR: b ERROR: c"},
+    "BuildKit, ADD of a URL": (
+        buildkit("https://x.invalid/\nERROR: no host", error="ERROR: failed to solve: no host"),
+        {"kind": "instruction", "step": "https://x.invalid/", "error": "no host", "step_error": "no host"},
+    ),
+    "BuildKit, context": (
+        buildkit("[internal] load build context\nERROR: open x: permission denied", error="ERROR: failed to solve: open x: permission denied"),
+        {"kind": "context", "step": "[internal] load build context", "error": "open x: permission denied", "step_error": "open x: permission denied"},
+    ),
+    "BuildKit, export": (
+        buildkit("[1/1] FROM x\nCACHED", "exporting to image\nERROR: x", error="ERROR: failed to solve: x"),
+        {"kind": "export", "step": "exporting to image", "error": "x", "step_error": "x"},
+    ),
+    "BuildKit, another step": (
+        buildkit("importing cache manifest from x\nERROR: x", error="ERROR: failed to solve: x"),
+        {"kind": "internal", "step": "importing cache manifest from x", "error": "x", "step_error": "x"},
+    ),
+    "BuildKit, a stage called internal": (
+        buildkit("[internal 2/2] RUN x\nERROR: y", error="ERROR: failed to solve: y"),
+        {"kind": "run", "step": "[internal 2/2] RUN x", "error": "y", "step_error": "y"},
+    ),
+    "BuildKit, text, while it reads an image": (
+        buildkit("[internal] load metadata for docker.io/library/x", error="ERROR: failed to solve: X: a\n#9 ERROR: b\nERROR: c"),
+        {"error": "X: a #9 ERROR: b ERROR: c"},
+    ),
+    "BuildKit, ended in a RUN": (
+        {"stderr": "#1 [internal] load build definition\n#1 DONE 0.1s\n#2 [a 1/1] FROM x\n#3 [b 2/2] RUN make\n#3 0.1 first\n"},
+        {"kind": "run", "step": "[b 2/2] RUN make", "error": "#3 0.1 first", "output": "first\n"},
+    ),
+    "BuildKit, ended in FROM": (
+        {"stderr": "#1 [internal] load build definition\n#1 DONE 0.1s\n#2 [1/2] FROM x\n#2 0.3s 1MB\n"},
+        {"kind": "image", "step": "[1/2] FROM x", "error": "#2 0.3s 1MB"},
     ),
     "podman, RUN": (
-        podman("FROM x", "RUN make\nout", error="building at STEP: exit status 2"),
-        {"step": "RUN make", "error": "building at STEP: exit status 2", "exit_code": 2, "output": "out"},
+        podman("FROM x", "RUN make\nout", error='building at STEP "RUN make": while running runtime: exit status 2'),
+        {"kind": "run", "step": "RUN make", "error": 'building at STEP "RUN make": while running runtime: exit status 2', "exit_code": 2, "output": "out"},
     ),
     "podman, FROM": (
-        podman("FROM quay.io/x", error="initializing source docker://quay.io/x: manifest unknown"),
-        {"step": "FROM quay.io/x", "error": "initializing source docker://quay.io/x: manifest unknown", "missing_image": "quay.io/x"},
+        podman("FROM quay.io/x", error="creating build container: initializing source docker://quay.io/x: manifest unknown"),
+        {"kind": "image", "step": "FROM quay.io/x", "error": "creating build container: initializing source docker://quay.io/x: manifest unknown"},
+    ),
+    "podman, ENV, before its step begins": (
+        podman("FROM x", error="resolving step {Value:env}: Missing ':'"),
+        {"kind": "instruction", "step": "FROM x", "error": "resolving step {Value:env}: Missing ':'"},
     ),
     "no builder": (
         {"stderr": "warning: x\nerror checking context: y"},
@@ -71,24 +119,28 @@ def test_run_that_prints_a_step_begins_none():
     log.feed("stderr", b"The command 'y' returned a non-zero code: 1")
     log.close()
     failure = log.output.failure()
-    assert (failure.step, failure.is_full_disk) == ("RUN y", True)
+    assert failure.step == "RUN y"
+    assert failure.is_full_disk
 
 
 def test_error_may_be_read_before_the_first_step():
     """Both are printed on other streams."""
     for stderr, stdout in (
         (b"manifest unknown\n", b"Step 1/1 : FROM x\n"),
-        (b"Error: denied\n", b"STEP 1/1: FROM x\n"),
+        (b"Error: creating build container: denied\n", b"STEP 1/1: FROM x\n"),
     ):
         log = de.BuildLog(de.Console(None))
         log.feed("stderr", stderr)
         log.feed("stdout", stdout)
-        assert log.output.failure().missing_image == "x"
+        failure = log.output.failure()
+        assert failure.kind == "image"
+        assert failure.image == "x"
 
 
 def test_engine_of_podman_behind_docker_is_recognised_at_its_first_step():
     log = de.BuildLog(de.Console(None))
     log.feed(
-        "stdout", b"Sending build context to Docker daemon  2.048kB\nSTEP 1/2: FROM x\nSTEP 2/2: RUN y\n"
+        "stdout",
+        b"Sending build context to Docker daemon  2.048kB\nSTEP 1/2: FROM x\nSTEP 2/2: RUN y\n",
     )
     assert (log.output.builder.name, log.output.step) == ("buildah", "RUN y")

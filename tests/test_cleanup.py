@@ -20,7 +20,9 @@ import DockerfileEvaluator as de
 
 NOW = 1_767_225_600  # the fake engine's clock
 PAST, FUTURE = NOW - 5, NOW + 5
-CONFLICT = "Error response from daemon: conflict: unable to remove it - container 1d2e3f is using it"
+CONFLICT = (
+    "Error response from daemon: conflict: unable to remove it - container 1d2e3f is using it"
+)
 SLOW = run_command("touch running; sleep 600")
 RUN = f"00000000000a-{PAST}"
 
@@ -36,7 +38,9 @@ def leave(fake, *names):
 
 def leave_run(fake, run):
     """Make what a killed run may leave."""
-    return leave(fake, *(f"dockerfile-evaluator{name}" for name in (f"-{run}-1", f":{run}", f":{run}-0")))
+    return leave(
+        fake, *(f"dockerfile-evaluator{name}" for name in (f"-{run}-1", f":{run}", f":{run}-0"))
+    )
 
 
 def lock_files(tmp_path):
@@ -98,10 +102,16 @@ def test_next_run_removes_the_leftovers_of_a_killed_one(fake, start, arguments, 
     process.kill()
     process.wait()
     assert (len(fake.left()), len(lock_files(tmp_path))) == (2, 1)
-    assert (outcome(evaluate(["FROM x"], TRUE)), fake.left(), lock_files(tmp_path)) == ("passed", [], [])
+    assert (outcome(evaluate(["FROM x"], TRUE)), fake.left(), lock_files(tmp_path)) == (
+        "passed",
+        [],
+        [],
+    )
 
 
-def test_image_that_is_made_after_its_run_was_killed_is_removed(fake, start, arguments, evaluate, tmp_path):
+def test_image_that_is_made_after_its_run_was_killed_is_removed(
+    fake, start, arguments, evaluate, tmp_path
+):
     """Until `docker build` ends, it holds the lock of the run."""
     for do in ("print", "wait"):  # printed output: a build that prints more ends with the evaluator
         fake.fault("build", do=do, nth=[1])
@@ -133,7 +143,9 @@ def test_lock_file_that_another_run_removes_is_made_again(fake, evaluate, monkey
 
 
 @pytest.mark.parametrize("call", ["ps", "image ls"])
-def test_what_cannot_be_listed_is_removed_by_the_next_run(fake, evaluate, monkeypatch, tmp_path, call):
+def test_what_cannot_be_listed_is_removed_by_the_next_run(
+    fake, evaluate, monkeypatch, tmp_path, call
+):
     fake.fault(call, since=2, stderr="Error response from daemon: shutting down")
     with monkeypatch.context() as limited:
         limited.setattr(de, "CLEANUP_TIMEOUT", 0.1)
@@ -170,12 +182,18 @@ def test_run_is_dead_by_its_lock_or_its_expiry(fake, evaluate, tmp_path, expires
     with open(str(file if lock == "held" else os.devnull)) as held:
         fcntl.flock(held, fcntl.LOCK_EX if lock == "held" else fcntl.LOCK_UN)
         report = evaluate(["FROM x"], TRUE)
-    assert (outcome(report), report["warnings"], fake.left()) == ("passed", [], [] if is_dead else made)
+    assert (outcome(report), report["warnings"], fake.left()) == (
+        "passed",
+        [],
+        [] if is_dead else made,
+    )
     assert file.exists() == (lock == "held")
 
 
 @pytest.mark.parametrize(("engine_id", "left"), [("fake", 0), ("another", 1)])
-def test_free_lock_file_of_a_run_that_left_nothing_here_is_removed(fake, evaluate, tmp_path, engine_id, left):
+def test_free_lock_file_of_a_run_that_left_nothing_here_is_removed(
+    fake, evaluate, tmp_path, engine_id, left
+):
     (tmp_path / "tmp" / f"dockerfile-evaluator-{RUN}.lock").write_text(engine_id)
     evaluate(["FROM x"], TRUE)
     assert len(lock_files(tmp_path)) == left
@@ -230,7 +248,9 @@ def test_removal_is_repeated_and_may_be_done_by_others(fake, evaluate, fault):
 
 @pytest.mark.parametrize("do", ["fail", "hang"])
 @pytest.mark.parametrize("kind", ["container", "image"])
-def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(fake, evaluate, monkeypatch, kind, do):
+def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(
+    fake, evaluate, monkeypatch, kind, do
+):
     monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.5)
     monkeypatch.setattr(de.Session.remove, "__defaults__", (0.5,))
     fake.fault(f"{kind} rm", do, stderr=CONFLICT)
@@ -249,12 +269,17 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, monkeypatch)
     assert time.monotonic() - started < de.COMMAND_TIMEOUT
 
 
-def test_engine_that_is_lost_before_clean_up_leaves_a_warning_with_the_run(fake, evaluate, monkeypatch):
+def test_engine_that_is_lost_before_clean_up_leaves_a_warning_with_the_run(
+    fake, evaluate, monkeypatch
+):
     monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.3)
     fake.fault("ps", "lose the engine", nth=2)
     report = evaluate(["FROM x"], TRUE)
     (image,) = fake.left()
-    assert (outcome(report), image.partition(":")[2] in "".join(report["warnings"])) == ("passed", True)
+    assert (outcome(report), image.partition(":")[2] in "".join(report["warnings"])) == (
+        "passed",
+        True,
+    )
 
 
 # Containers that are being created
@@ -321,7 +346,12 @@ def test_ctrl_c_sigterm_and_sighup_clean_up_and_set_the_exit_code(
     process = start(*arguments(["FROM x"], SLOW, TRUE), limits={"RETRY_DELAY": 600.0})
     wait_for(lambda: is_time(fake))
     code, out = interrupt(process, number)
-    assert (code, "no score" in out, fake.left(), lock_files(tmp_path)) == (128 + number, True, [], [])
+    assert (code, "no score" in out, fake.left(), lock_files(tmp_path)) == (
+        128 + number,
+        True,
+        [],
+        [],
+    )
     assert report()["error"] == {"kind": "interrupted", "message": "the evaluation was interrupted"}
     assert (list(statuses(report()).values()), fake.count("build")) == (["not_run"] * 2, 1)
     assert "Step 1/1 : FROM x" in report()["build"]["log"] or when == "in the build"
@@ -332,7 +362,12 @@ def test_signal_in_clean_up_after_all_tests_keeps_the_score(fake, start, argumen
     process = start(*arguments(["FROM x"], TRUE))
     wait_for(lambda: fake.count("image rm"))
     code, out = interrupt(process)
-    assert (code, outcome(report()), "score 1 of 1 (100.0%)" in out, fake.left()) == (0, "passed", True, [])
+    assert (code, outcome(report()), "score 1 of 1 (100.0%)" in out, fake.left()) == (
+        0,
+        "passed",
+        True,
+        [],
+    )
 
 
 def test_signal_after_the_last_test_keeps_the_score(fake, arguments, report, monkeypatch):
@@ -373,9 +408,14 @@ def test_ctrl_c_of_a_terminal_does_not_reach_docker(fake, start, arguments, repo
     assert (process.returncode, outcome(report()), fake.left()) == (130, "interrupted", [])
 
 
-def test_evaluate_cleans_up_after_ctrl_c_and_raises_keyboard_interrupt(fake, dockerfile, rubric, tmp_path):
+def test_evaluate_cleans_up_after_ctrl_c_and_raises_keyboard_interrupt(
+    fake, dockerfile, rubric, tmp_path
+):
     """It prints nothing and installs no signal handlers."""
-    output, tests = str(tmp_path / "o.json"), rubric(run_command("kill -INT $(cat pid); sleep 600"), TRUE)
+    output, tests = (
+        str(tmp_path / "o.json"),
+        rubric(run_command("kill -INT $(cat pid); sleep 600"), TRUE),
+    )
     program = f"""
 import os, signal, sys
 sys.path.insert(0, {str(PROJECT)!r})

@@ -14,12 +14,22 @@ from engine import wait_for
 
 import DockerfileEvaluator as de
 
-NAME_IN_USE = 'docker: Error response from daemon: Conflict. The container name "/x" is already in use.'
+NAME_IN_USE = (
+    'docker: Error response from daemon: Conflict. The container name "/x" is already in use.'
+)
 NO_SPACE = {"code": 125, "stderr": "docker: Error response from daemon: no space left on device."}
+NO_USER = {
+    "code": 125,
+    "stderr": "docker: Error response from daemon: unable to find user app: no matching entries.",
+}
 LOST = "the connection to the engine was lost"
 NEVER = "0001-01-01T00:00:00Z"
 
 # Proof of completion
+
+NOT_BEGUN = "the container ended before the test began (exit code 0)"
+NOT_ENDED = "the container ended before the test did (exit code 0)"
+FORGED = "the command printed a result of its own making"
 
 # What the image's shell prints (N is the nonce), its exit code, status, part of the message, output
 MARKERS = [
@@ -29,15 +39,15 @@ MARKERS = [
     ("N=B\\na\\000body\\377N=E 0\\n", 0, "passed", "output contains 'body'", "a\0body\ufffd"),
     ("bodyN=B\\nN=E 0\\nbody", 0, "failed", "output contains none of 'body'", None),
     ("N=B\\nN=E 3\\n", 3, "failed", "exit code 3: no output", None),
-    ("N=B\\nbodyN=E 0\\n", 1, "failed", "end marker 0, docker's exit code 1", "body"),
-    ("N=B\\nbody", 0, "failed", "no end marker (exit code 0)", "body"),
-    ("N=B\\nbodyN=E 0", 0, "failed", "no end marker (exit code 0)", None),
-    ("bodyN=E 0\\n", 0, "failed", "no begin marker (exit code 0)", None),
-    ("body", 0, "failed", "no begin marker (exit code 0)", None),
-    ("deadbeef=B\\nbodydeadbeef=E 0\\n", 0, "failed", "no begin marker (exit code 0)", None),
-    ("N=B\\nN=B\\nbodyN=E 0\\n", 0, "failed", "more than one begin marker", None),
-    ("N=B\\nbodyN=E 0\\nN=E 0\\n", 0, "failed", "more than one end marker", "body"),
-    ("N=B\\nbodyN=E 0\\nN=E 1\\n", 1, "failed", "more than one end marker", "body"),
+    ("N=B\\nbodyN=E 0\\n", 1, "failed", "ended with exit code 0, its container with 1", "body"),
+    ("N=B\\nbody", 0, "failed", NOT_ENDED, "body"),
+    ("N=B\\nbodyN=E 0", 0, "failed", NOT_ENDED, None),
+    ("bodyN=E 0\\n", 0, "failed", NOT_BEGUN, None),
+    ("body", 0, "failed", NOT_BEGUN, None),
+    ("deadbeef=B\\nbodydeadbeef=E 0\\n", 0, "failed", NOT_BEGUN, None),
+    ("N=B\\nN=B\\nbodyN=E 0\\n", 0, "failed", FORGED, None),
+    ("N=B\\nbodyN=E 0\\nN=E 0\\n", 0, "failed", FORGED, "body"),
+    ("N=B\\nbodyN=E 0\\nN=E 1\\n", 1, "failed", FORGED, "body"),
 ]
 
 
@@ -54,14 +64,16 @@ def test_result_counts_only_with_one_begin_and_one_end_marker(fake, evaluate, mo
     for row, (text, code, status, message, output) in zip(report["test_results"], MARKERS):
         assert (row["status"], message in row["message"]) == (status, True), (text, code, row)
         assert row["output"] == output or output is None, (text, row)
-        assert row["retried"] == ("marker" in message), (text, row)
+        assert row["retried"] == ("container" in message or message == FORGED), (text, row)
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 5, 300])
 def test_string_is_found_however_reads_cut_it(fake, evaluate, monkeypatch, chunk):
     monkeypatch.setattr(de, "CHUNK", chunk)
     filler = "x" * 130  # more than what may be the beginning of a marker
-    tests = [output_contains(f"printf {filler}needle{filler}", text) for text in ("needle", "needles")]
+    tests = [
+        output_contains(f"printf {filler}needle{filler}", text) for text in ("needle", "needles")
+    ]
     assert list(statuses(evaluate(["FROM x"], *tests)).values()) == ["passed", "failed"]
 
 
@@ -77,7 +89,9 @@ def test_output_of_any_length_is_searched_in_constant_memory(fake, evaluate):
 # The retry
 
 CUT_END = {"shell": ['"/bin/sh" "$@" | sed "/=E /d"', "exit 0"]}
-KILLS_DOCKER = run_command("test -e once || { touch once; kill -9 $(cat ../docker_run); sleep 600; }")
+KILLS_DOCKER = run_command(
+    "test -e once || { touch once; kill -9 $(cat ../docker_run); sleep 600; }"
+)
 NO_FOLDER = "docker: Error response from daemon: mkdir /a: not a directory"
 # What differs (a fault of `docker run`, the image's shell, the container's State, the test), the status, part of the message
 RETRIED = {
@@ -90,14 +104,15 @@ RETRIED = {
     "another exit code": ({"shell": ["exit 0"], "state": {"ExitCode": 3}}, "error", LOST),
     "another exit code after the begin": ({**CUT_END, "state": {"ExitCode": 3}}, "error", LOST),
     "begun but never started": ({**CUT_END, "state": {"StartedAt": NEVER}}, "error", LOST),
-    "shell does nothing": ({"shell": ["exit 0"]}, "failed", "no begin marker (exit code 0)"),
+    "shell does nothing": ({"shell": ["exit 0"]}, "failed", NOT_BEGUN),
     "out of memory": ({"shell": ["exit 137"], "state": {"OOMKilled": True}}, "failed", "ran out of memory"),
-    "no end marker": (CUT_END, "failed", "no end marker (exit code 0)"),
+    "no end marker": (CUT_END, "failed", NOT_ENDED),
     "no end marker, out of memory": ({**CUT_END, "state": {"OOMKilled": True}}, "failed", "ran out of memory"),
-    "command kills its container": ({"test": run_command("kill -9 $PPID")}, "failed", "no end marker"),
+    "command kills its container": ({"test": run_command("kill -9 $PPID")}, "failed", "the container ended before the test did"),
     "loader": ({"shell": ["echo 'sh: cannot load libc.so.6' >&2", "exit 127"]}, "failed", "sh: cannot load libc.so.6"),
     "text before the begin marker": ({"shell": ["echo no license", "exit 1"]}, "failed", "no license"),
-    "never started": ({"shell": ["exit 0"], "state": {"StartedAt": NEVER, "Error": "mkdir /x: no"}}, "failed", "the container could not be started: mkdir /x: no"),
+    "never started": ({"shell": ["exit 0"], "state": {"StartedAt": NEVER, "Error": "mkdir /x: not a directory"}}, "failed", "the container could not be started: mkdir /x: not a directory"),
+    "never started, full disk": ({"fault": NO_SPACE}, "error", "the container could not be started: no space left on device."),
     "no container": ({"fault": {"code": 127, "stderr": f"WARNING: no swap\n{NO_FOLDER}\nSee 'docker run --help'."}}, "failed", "the container could not be started: mkdir /a: not a directory"),
 }  # fmt: skip
 
@@ -113,7 +128,9 @@ def test_run_without_proof_is_repeated_once_and_the_second_counts(fake, evaluate
     fake.set(state=change.get("state", {}))
     report = evaluate(["FROM x"], change.get("test", LOOK))
     (row,) = report["test_results"]
-    assert (row["status"], message in row["message"], row["retried"]) == (status, True, True), row["message"]
+    assert (row["status"], message in row["message"], row["retried"]) == (status, True, True), row[
+        "message"
+    ]
     assert (outcome(report), fake.left()) == ("engine" if status == "error" else status, [])
     first, second = fake.calls("run")
     assert ("--rm" in first, "--rm" in second) == (True, False)
@@ -158,15 +175,20 @@ def test_exit_code_of_docker_must_be_that_of_the_container(fake, evaluate, tmp_p
 
 
 def test_image_that_cannot_be_started_fails_all_tests_immediately(fake, evaluate):
-    fake.fault("run", **NO_SPACE)
+    fake.fault("run", **NO_USER)
     report = evaluate(["FROM x"], *[TRUE] * 6)
-    message = "the container could not be started: no space left on device."
-    assert (outcome(report), messages(report)) == ("failed", [message] * 6)
+    message = "the container could not be started: unable to find user app: no matching entries."
+    assert outcome(report) == "failed"
+    assert messages(report) == [message] * 6
     assert (fake.count("run"), fake.count("smoke run")) == (2, 1)
     assert report["environment"]["image_starts"] is False
-    fake.set(faults=[{"on": "run", "do": "fail", "nth": (4, 5), **NO_SPACE}])
-    report = evaluate(["FROM x"], *[TRUE] * 3)  # one has started before
-    assert list(statuses(report).values()) == ["passed", "failed", "passed"]
+
+
+def test_image_that_has_started_before_can_be_started(fake, evaluate):
+    fake.set(faults=[{"on": "run", "do": "fail", "nth": (2, 3), **NO_USER}])
+    report = evaluate(["FROM x"], *[TRUE] * 3)
+    assert list(statuses(report).values()) == ["passed", "error", "passed"]
+    assert report["error"]["kind"] == "engine"
     assert report["environment"]["image_starts"] is True
 
 
@@ -181,7 +203,7 @@ def test_timeout_kills_container(fake, evaluate):
     ]
     report = evaluate(["FROM x"], *(run_command(command, timeout=0.5) for command in commands))
     for row in report["test_results"]:
-        assert (row["status"], row["message"]) == ("timeout", "timed out after 0.5 s (container killed)")
+        assert (row["status"], row["message"]) == ("timeout", "timed out after 0.5 s")
         assert (row["output"][:6], row["execution_time"] >= 0.5) == ("begun\n", True)
     assert (len(fake.calls("container rm")), fake.left()) == (3, [])
 
@@ -214,7 +236,9 @@ def test_output_in_the_pipe_is_read_before_the_timeout_counts(fake, evaluate, mo
 
 
 @pytest.mark.parametrize(("start_timeout", "status"), [(0.2, "failed"), (60, "passed")])
-def test_slow_start_needs_a_longer_start_timeout(fake, evaluate, monkeypatch, start_timeout, status):
+def test_slow_start_needs_a_longer_start_timeout(
+    fake, evaluate, monkeypatch, start_timeout, status
+):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 30.0)
     fake.set(create_seconds=1)
     report = evaluate(["FROM x"], TRUE, start_timeout=start_timeout)
@@ -226,7 +250,7 @@ def test_container_that_does_not_start_in_time_fails(fake, evaluate, monkeypatch
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.1)
     fake.fault("run", "hang")
     report = evaluate(["FROM x"], TRUE, TRUE, start_timeout=0.3)
-    message = "the container could not be started: no start within 0.3 s"
+    message = "the container could not be started: the test did not begin in time"
     assert (messages(report), report["error"]) == ([message] * 2, None)
     assert report["summary"]["total_execution_time"] == 0  # nothing ran
 
@@ -242,14 +266,22 @@ def test_shell_that_hangs_before_the_begin_marker_fails(fake, evaluate, monkeypa
 
     fake.shell("sleep 600")
     report = evaluate(["FROM x"], LOOK, start_timeout=Limit(1))
-    assert (outcome(report), messages(report), fake.left()) == ("failed", ["start timed out"], [])
+    assert (outcome(report), messages(report), fake.left()) == (
+        "failed",
+        ["the test did not begin in time"],
+        [],
+    )
 
 
 def test_shell_that_hangs_after_the_end_marker_fails(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "EXIT_TIMEOUT", 0.5)
     fake.shell('"/bin/sh" "$@"', "sleep 600")
     report = evaluate(["FROM x"], LOOK)
-    assert (outcome(report), messages(report), fake.left()) == ("failed", ["exit timed out"], [])
+    assert (outcome(report), messages(report), fake.left()) == (
+        "failed",
+        ["the test ended, but its container did not"],
+        [],
+    )
 
 
 # Engine errors
@@ -265,10 +297,16 @@ def test_lost_engine_has_time_to_come_back(fake, evaluate, monkeypatch, is_back)
         monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.2)
     report = evaluate(["FROM x"], *[TRUE] * 5)
     expected = ["passed"] * 5 if is_back else ["passed", "error", "error", "not_run", "not_run"]
-    assert (list(statuses(report).values()), outcome(report)) == (expected, "passed" if is_back else "engine")
+    assert (list(statuses(report).values()), outcome(report)) == (
+        expected,
+        "passed" if is_back else "engine",
+    )
 
 
-KILLED = [((1, 2, 3, 4), ["error", "error", "not_run", "not_run"]), ((1, 2, 4, 5), ["error", "passed"] * 2)]
+KILLED = [
+    ((1, 2, 3, 4), ["error", "error", "not_run", "not_run"]),
+    ((1, 2, 4, 5), ["error", "passed"] * 2),
+]
 
 
 @pytest.mark.parametrize(("nth", "expected"), KILLED)
@@ -283,5 +321,7 @@ def test_evaluations_in_several_threads_are_independent(fake, dockerfile, rubric
     files = (dockerfile("FROM x"), "r", rubric(TRUE, LOOK, run_command("false")))
     with futures.ThreadPoolExecutor(3) as pool:
         reports = list(pool.map(lambda _: de.evaluate(*files), range(3)))
-    assert [list(statuses(report).values()) for report in reports] == [["passed", "passed", "failed"]] * 3
+    assert [list(statuses(report).values()) for report in reports] == [
+        ["passed", "passed", "failed"]
+    ] * 3
     assert fake.left() == []

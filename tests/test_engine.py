@@ -67,7 +67,18 @@ def test_example_has_its_statuses(tmp_path, monkeypatch, name):
     assert statuses(report) == FLAWED if is_flawed else set(statuses(report).values()) == {"passed"}
 
 
-NAMES = ["-dash", "$(false)", "`x`", "it's", "*", "é€", "\\n", "with space", 'say "hi"', "new\nline"]
+NAMES = [
+    "-dash",
+    "$(false)",
+    "`x`",
+    "it's",
+    "*",
+    "é€",
+    "\\n",
+    "with space",
+    'say "hi"',
+    "new\nline",
+]
 PASSING = [
     ("command_exists", {"name": "sh"}),
     ("commands_exist", {"names": ["cd", "./program"]}),
@@ -111,13 +122,21 @@ def test_each_test_type_passes_and_fails(clean_engine, buildkit, dockerfile, rub
 @pytest.mark.parametrize(
     "lines",
     [
-        ['ENTRYPOINT ["/no/such/program"]', 'CMD ["x"]', 'SHELL ["/no/such/shell"]', "HEALTHCHECK CMD false"],
+        [
+            'ENTRYPOINT ["/no/such/program"]',
+            'CMD ["x"]',
+            'SHELL ["/no/such/shell"]',
+            "HEALTHCHECK CMD false",
+        ],
         ["ENTRYPOINT exec false", "CMD exit 125"],
     ],
 )
 def test_entrypoint_cmd_shell_healthcheck_do_not_influence_verdicts(clean_engine, evaluate, lines):
     report = evaluate(
-        [BUSYBOX, *lines], output_contains("id -u", "0"), files_exist("/bin/sh"), run_command("exit 3")
+        [BUSYBOX, *lines],
+        output_contains("id -u", "0"),
+        files_exist("/bin/sh"),
+        run_command("exit 3"),
     )
     assert outcomes(report) == (["passed", "passed", "failed"], None)
 
@@ -125,7 +144,8 @@ def test_entrypoint_cmd_shell_healthcheck_do_not_influence_verdicts(clean_engine
 def test_env_user_workdir_apply(clean_engine, evaluate):
     command = "echo $NAME $(id -u) $PWD"
     report = evaluate(
-        [BUSYBOX, "ENV NAME=value", "USER 123", "WORKDIR /w"], output_contains(command, "value 123 /w")
+        [BUSYBOX, "ENV NAME=value", "USER 123", "WORKDIR /w"],
+        output_contains(command, "value 123 /w"),
     )
     assert outcomes(report) == (["passed"], None)
 
@@ -156,7 +176,9 @@ def test_jobs_run_commands_in_parallel(clean_engine, evaluate, tmp_path):
     meet = "touch /shared/{0}; until test -e /shared/{1}; do sleep 0.1; done"
     tests = [run_command(meet.format(*names), timeout=120) for names in ("ab", "ba")]
     assert (
-        outcomes(evaluate([BUSYBOX], *tests, jobs=2, run_options=[f"--volume={tmp_path}:/shared"]))[0]
+        outcomes(evaluate([BUSYBOX], *tests, jobs=2, run_options=[f"--volume={tmp_path}:/shared"]))[
+            0
+        ]
         == ["passed"] * 2
     )
 
@@ -183,7 +205,9 @@ def test_parallel_evaluations_do_not_affect_each_other_or_others(engine, builder
     path = rubric(TRUE, ("file_contains", {"path": "/file", "contains": ["content 0"]}))
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         reports = list(
-            pool.map(lambda at: de.evaluate(str(tmp_path / f"{at}" / "Dockerfile"), "r", path), range(4))
+            pool.map(
+                lambda at: de.evaluate(str(tmp_path / f"{at}" / "Dockerfile"), "r", path), range(4)
+            )
         )
     after = census()
     docker("rm", "--force", container)
@@ -205,9 +229,13 @@ def test_run_options_of_command_line_and_rubric_apply(clean_engine, dockerfile, 
             "params": {"command": command, "contains": ["yes\nlo\n", " 7168 "], "match": "all"},
         }
     ]
-    (tmp_path / "rubric.json").write_text(json.dumps({"run_options": ["--shm-size=7m"], "tests": tests}))
+    (tmp_path / "rubric.json").write_text(
+        json.dumps({"run_options": ["--shm-size=7m"], "tests": tests})
+    )
     options = ["--env=GIVEN=yes", "--network=none"]
-    report = de.evaluate(dockerfile(BUSYBOX), "r", str(tmp_path / "rubric.json"), run_options=options)
+    report = de.evaluate(
+        dockerfile(BUSYBOX), "r", str(tmp_path / "rubric.json"), run_options=options
+    )
     assert outcomes(report) == (["passed"], None), report["test_results"][0]["output"]
 
 
@@ -215,7 +243,9 @@ def test_run_options_of_command_line_and_rubric_apply(clean_engine, dockerfile, 
 def test_kept_image_repeats_failed_command(clean_engine, arguments, report, capfd):
     failing = run_command("""echo "it's $NAME"; exit 3""")
     assert de.main(arguments([BUSYBOX, "ENV NAME=value"], failing, more=["--keep-image"])) == 1
-    line = re.search(r"^  (docker run --rm --entrypoint .*)$", capfd.readouterr().out, re.MULTILINE)[1]
+    line = re.search(
+        r"^  (docker run --rm --entrypoint .*)$", capfd.readouterr().out, re.MULTILINE
+    )[1]
     repeated = subprocess.run(shlex.split(line), stdout=subprocess.PIPE)
     docker("image", "rm", report()["environment"]["kept_image"])
     assert (repeated.returncode, repeated.stdout) == (3, b"it's value\n")
@@ -259,9 +289,12 @@ def test_build_timeout_names_the_step(clean_engine, builder, evaluate):
     report = evaluate([BUSYBOX, f"RUN {sleep.command}"], TRUE, build_timeout=8)
     assert report["error"]["kind"] == "build_timeout"
     assert re.fullmatch(
-        rf"the build timed out after 8 s in step '.*RUN {sleep.command}'", report["error"]["message"]
+        rf"the build timed out after 8 s in step '.*RUN {sleep.command}'",
+        report["error"]["message"],
     )
-    may_stay = "podman" in docker("--version")  # `podman build` itself may leave the process of its RUN
+    may_stay = "podman" in docker(
+        "--version"
+    )  # `podman build` itself may leave the process of its RUN
     wait_for(
         lambda: (may_stay or not sleep.processes()) and not census()["containers"],
         what="for the engine to cancel the build",
@@ -281,7 +314,9 @@ WITHOUT_BUILDKIT = [
 
 
 @pytest.mark.no_podman
-@pytest.mark.parametrize("lines", WITHOUT_BUILDKIT, ids=["here-document", "mount", "chmod", "platform"])
+@pytest.mark.parametrize(
+    "lines", WITHOUT_BUILDKIT, ids=["here-document", "mount", "chmod", "platform"]
+)
 def test_dockerfile_that_needs_buildkit_is_a_usage_error(engine, legacy, evaluate, lines):
     assert evaluate(lines, TRUE)["error"] == NEEDS_BUILDKIT
 

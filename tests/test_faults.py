@@ -123,7 +123,9 @@ def test_registry_that_fails_gives_no_score(hub, reports, failure):
     found = reports([f"FROM {IMAGES[host]}\nRUN true\n" for host in hosts])
     assert outcomes(found) == dict.fromkeys(found, "registry")
     for host, report in zip(hosts, found.values()):
-        assert report["error"]["message"].startswith("registry" if how == "broken" else f"registry {host}: ")
+        assert report["error"]["message"].startswith(
+            "registry" if how == "broken" else f"registry {host}: "
+        )
         assert statuses(report) == {"first": "not_run"}
 
 
@@ -136,7 +138,9 @@ def test_registry_of_copy_and_syntax_gives_no_score(hub, builder, reports):
 
 def test_offline_a_missing_image_is_fault_of_dockerfile(hub, reports):
     hub.behave("away")
-    assert outcomes(reports(["FROM node:20-slim\n"], offline=True)) == {"FROM node:20-slim\n": "build"}
+    assert outcomes(reports(["FROM node:20-slim\n"], offline=True)) == {
+        "FROM node:20-slim\n": "build"
+    }
 
 
 # The Dockerfile's own faults
@@ -246,7 +250,9 @@ def test_unreadable_context_is_a_usage_error(legacy, arguments, report, tmp_path
     words = arguments([BUSYBOX, "COPY . /copied"], FIRST)
     (tmp_path / "context" / "secret").touch(mode=0)
     # root without the right to read all files
-    done = subprocess.run(["setpriv", "--bounding-set=-dac_override,-dac_read_search", *PROGRAM, *words])
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *PROGRAM, *words]
+    )
     assert (done.returncode, outcome(report())) == (1, "usage")
     assert "secret" in report()["error"]["message"]
 
@@ -291,7 +297,12 @@ DISKS = [  # builder, free MiB, what is written, whose fault it is
     ("buildkit", 8, [f"{FILL}20"], "engine"),
     ("legacy", DISK, [f"{FILL}{2 * DISK}"], "build"),
     ("buildkit", DISK, [f"{FILL}{2 * DISK}"], "build"),
-    ("buildkit", DISK, FILL_AND_KEEP, "engine"),  # the legacy builder needs twice the space of a layer
+    (
+        "buildkit",
+        DISK,
+        FILL_AND_KEEP,
+        "engine",
+    ),  # the legacy builder needs twice the space of a layer
 ]
 
 
@@ -301,7 +312,9 @@ def test_full_disk_is_an_engine_error_unless_the_failed_build_frees_it(
 ):
     monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 32 * de.SMOKE_TEST)
     monkeypatch.setenv("DOCKER_HOST", small_disk.host)
-    used = int(small_disk.inside("df", "--output=used", "-m", f"{small_disk.folder}/data").split()[-1])
+    used = int(
+        small_disk.inside("df", "--output=used", "-m", f"{small_disk.folder}/data").split()[-1]
+    )
     filler = f"{small_disk.folder}/data/filler"
     small_disk.inside("fallocate", "--length", f"{max(DISK - used - free, 1)}M", filler)
     try:
@@ -414,7 +427,9 @@ def test_engine_that_restarts_during_a_test_costs_only_time(harmed, legacy, eval
     assert [row["retried"] for row in report["test_results"]] == [False, True, False]
 
 
-@pytest.mark.parametrize(("builder", "how"), [("legacy", "stop"), ("buildkit", "kill")], indirect=["builder"])
+@pytest.mark.parametrize(
+    ("builder", "how"), [("legacy", "stop"), ("buildkit", "kill")], indirect=["builder"]
+)
 def test_engine_that_restarts_during_a_build_costs_only_time(harmed, builder, evaluate, how):
     sleep = Sleep()
     with each_time(sleep, lambda: restart(harmed, how, sleep)):
@@ -429,7 +444,9 @@ def test_engine_that_restarts_during_both_builds_is_an_engine_error(harmed, buil
     assert outcome(report) == "engine"
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, "error"), (signal.SIGSTOP, "timeout")])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGKILL, "error"), (signal.SIGSTOP, "timeout")]
+)
 def test_engine_that_is_lost_during_a_test_is_an_engine_error(
     harmed, legacy, short_waits, evaluate, slow, number, status
 ):
@@ -442,7 +459,9 @@ def test_engine_that_is_lost_during_a_test_is_an_engine_error(
     assert any("not removed" in warning for warning in report["warnings"])
 
 
-def test_engine_that_is_lost_during_a_build_is_an_engine_error(harmed, buildkit, short_waits, evaluate):
+def test_engine_that_is_lost_during_a_build_is_an_engine_error(
+    harmed, buildkit, short_waits, evaluate
+):
     sleep = Sleep()
     with each_time(sleep, harmed.kill):
         report = evaluate([BUSYBOX, run_line(sleep)], FIRST)

@@ -27,6 +27,7 @@ def file_contains(path: str, *contains: str) -> tuple:
     return ("file_contains", {"path": path, "contains": list(contains)})
 
 
+FORGED = "the command printed a result of its own making"
 NEEDLE = output_contains("true", "needle")  # which only a shell that lies can print
 ANY_CODE = ("run_command", {"command": "x", "exit_code": "any"})
 FOLDER = files_exist("/etc")
@@ -96,13 +97,13 @@ IMAGES = {
         [DEBIAN, script("/bin/sh", 'echo "docker: Error response from daemon: no space left on device." >&2; exit 125')],
         [],
         LYING_SHELL,
-        "no begin marker (exit code 125): docker: Error",
+        "the container ended before the test began (exit code 125): docker: Error",
     ),
     "the shell has no library": (
         [DEBIAN, "RUN rm /lib/*/libc.so.6"],
         [],
         LYING_SHELL,
-        "no begin marker (exit code 127): /bin/sh: error while loading shared libraries: libc.so.6",
+        "the container ended before the test began (exit code 127): /bin/sh: error while loading shared libraries: libc.so.6",
     ),
     "the shell is not a program": ([DEBIAN, "RUN echo x >/new && chmod 755 /new && mv -f /new /bin/sh"], [], LYING_SHELL, ""),
     "the shell is a directory": (
@@ -117,7 +118,7 @@ IMAGES = {
         [*LYING_SHELL, output_contains("true", "no such file", "OCI", "exec")],
         'the container could not be started: exec: "/bin/sh": stat /bin/sh: no such file or directory',
     ),
-    "the shell runs nothing": ([DEBIAN, BASH, "ENV SHELLOPTS=noexec"], [], [TRUE, *LIES], "no begin marker"),
+    "the shell runs nothing": ([DEBIAN, BASH, "ENV SHELLOPTS=noexec"], [], [TRUE, *LIES], "the container ended before the test began"),
     "the shell prints its input": (
         [DEBIAN, BASH, "ENV SHELLOPTS=verbose"],
         [],
@@ -171,7 +172,9 @@ def test_verdicts_on_image(evaluate, name):
     expected = ["passed"] * len(passing) + ["failed"] * len(failing)
     assert [row["status"] for row in rows] == expected, [row["message"] for row in rows]
     # Newer versions of runc add these words.
-    messages = [row["message"].replace("error during container init: ", "") for row in rows[len(passing) :]]
+    messages = [
+        row["message"].replace("error during container init: ", "") for row in rows[len(passing) :]
+    ]
     assert [message for message in messages if words not in message] == []
     assert report["error"] is None
 
@@ -179,8 +182,8 @@ def test_verdicts_on_image(evaluate, name):
 # A process can read the nonce in the arguments of process 1, but cannot prevent the true markers.
 NONCE = "n=$(tr '\\0' '\\n' </proc/1/cmdline | grep -xE '[0-9a-f]{32}')"
 COMMANDS = [
-    (f'{NONCE}; echo "$n=E 0"; exit 1', "failed", "more than one end marker"),
-    (f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 0', "failed", "more than one begin marker"),
+    (f'{NONCE}; echo "$n=E 0"; exit 1', "failed", FORGED),
+    (f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 0', "failed", FORGED),
     (f'{NONCE}; (sleep 0.3; echo "$n=E 0") & exit 1', "failed", ""),
     (f"{NONCE}; kill -9 1; kill -9 $PPID; false", "failed", ""),
     ("kill -9 -1; true", "passed", ""),
@@ -225,9 +228,11 @@ def test_forged_end_marker_of_running_command_fails(evaluate, monkeypatch):
 
 def test_shell_that_only_waits_fails(evaluate, monkeypatch):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 1.0)
-    report = evaluate([DEBIAN, script("/bin/sh", "exec sleep 600")], {**TRUE, "id": "true"}, start_timeout=3)
+    report = evaluate(
+        [DEBIAN, script("/bin/sh", "exec sleep 600")], {**TRUE, "id": "true"}, start_timeout=3
+    )
     assert (statuses(report), report["error"]) == ({"true": "failed"}, None)
-    assert report["test_results"][0]["message"].startswith("start timed out")
+    assert report["test_results"][0]["message"].startswith("the test did not begin in time")
 
 
 # Floods
@@ -280,7 +285,12 @@ def test_floods_and_bombs_affect_only_their_own_test(measured):
     report = measured([BUSYBOX], *tests, more=options)
     found = statuses(report)
     assert found.pop("forks") in ("timeout", "failed")  # a shell may end that cannot fork
-    assert found == {"endless": "timeout", "memory": "failed", "no signals": "timeout", "after": "passed"}
+    assert found == {
+        "endless": "timeout",
+        "memory": "failed",
+        "no signals": "timeout",
+        "after": "passed",
+    }
     assert report["error"] is None
 
 

@@ -41,10 +41,16 @@ def test_sections_use_only_earlier_ones():
             name = getattr(target, "name", getattr(target, "id", ""))
             home[name] = sum(line <= node.lineno for line in lines)
     for node in (node for node in TREE.body if hasattr(node, "name")):
-        parts = [getattr(child, name, None) for child in ast.walk(node) for name in ("annotation", "returns")]
+        parts = [
+            getattr(child, name, None)
+            for child in ast.walk(node)
+            for name in ("annotation", "returns")
+        ]
         excepted = {id(child) for part in parts if part for child in ast.walk(part)}
         names = [
-            child for child in ast.walk(node) if isinstance(child, ast.Name) and id(child) not in excepted
+            child
+            for child in ast.walk(node)
+            if isinstance(child, ast.Name) and id(child) not in excepted
         ]
         later = {child.id for child in names if home.get(child.id, 0) > home[node.name]}
         assert later <= {"CHECKS", "Console"}, node.name
@@ -78,10 +84,10 @@ def test_public_names_and_the_signature_of_evaluate():
 
 def test_import_prints_nothing_and_loads_only_the_standard_library():
     script = "import sys; before = set(sys.modules); import DockerfileEvaluator;"
+    script += "files = [str(getattr(sys.modules[name], '__file__', '')) for name in set(sys.modules) - before];"
     script += (
-        "files = [str(getattr(sys.modules[name], '__file__', '')) for name in set(sys.modules) - before];"
+        "print([file for file in files if '-packages' in file])"  # also Debian's dist-packages
     )
-    script += "print([file for file in files if '-packages' in file])"  # also Debian's dist-packages
     words = [sys.executable, "-W", "error", "-c", script]
     done = subprocess.run(words, cwd=str(PROJECT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.stdout.strip() == b"[]"
@@ -89,7 +95,9 @@ def test_import_prints_nothing_and_loads_only_the_standard_library():
 
 def test_top_level_is_as_agreed():
     words = ["git", "-c", "safe.directory=*", "ls-files"]
-    listed = subprocess.run(words, cwd=str(PROJECT), stdout=subprocess.PIPE, check=True).stdout.decode()
+    listed = subprocess.run(
+        words, cwd=str(PROJECT), stdout=subprocess.PIPE, check=True
+    ).stdout.decode()
     names = {line.split("/")[0] for line in listed.splitlines() if not line.startswith(".")}
     files = "DockerfileEvaluator.py example_usage.py README.md pyproject.toml".split()
     assert names == {*files, "rubrics", "artifacts", "reports", "tests"}
@@ -98,6 +106,8 @@ def test_top_level_is_as_agreed():
 def test_readmes_name_every_option_and_test_type():
     text = "".join((PROJECT / name).read_text() for name in ("README.md", "rubrics/README.md"))
     actions = de._parser()._actions
-    options = {word for action in actions for word in action.option_strings if word[:2] == "--"} - {"--help"}
+    options = {word for action in actions for word in action.option_strings if word[:2] == "--"} - {
+        "--help"
+    }
     assert options <= set(re.findall(r"--[a-z-]+", text))
     assert set(de.CHECKS) <= set(re.findall(r"`([a-z_]+)`", text))
