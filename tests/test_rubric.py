@@ -96,7 +96,7 @@ ERRORS = [
     ({"repo": 3, "tests": [TRUE]}, "repo: expected a non-empty string, found 3"),
     ({"test": [], "tests": [TRUE]}, "unknown key 'test' (did you mean 'tests'?)"),
     (b'{"tests": [{"type": "envvar_set", "params": {"name": "x", "name": "x"}}]}', f"{PARAMS}: the key 'name' is given twice"),
-    ({"tests": [{**TRUE, "id": "a"}] * 2}, "tests: 2 tests have the id 'a'"),
+    ({"tests": [{**TRUE, "id": "a"}] * 2}, "tests[0] and tests[1] have the id 'a'"),
     ({"tests": [TRUE], "run_options": ["--privileged"]}, "run_options[0]: "),
     (changed(type="files_exists"), f"{T}.type: unknown test type 'files_exists' (did you mean 'files_exist'?)"),
     (changed(params=None), f"{PARAMS}: expected an object, found null"),
@@ -262,7 +262,7 @@ def test_check_of_default_rubric_needs_no_docker(monkeypatch):
 # What a schema cannot express.
 ONLY_READER = (
     "the key 'name' is given twice",
-    "tests have the id",
+    " have the id",
     "bytes, found",
     "lone surrogates, found",
     "not valid JSON",
