@@ -132,6 +132,8 @@ CONDITIONS = (  # that influence scores, times or sizes; fields of the report's 
     *("evaluator version", "docker server", "builder", "storage driver", "platform", "engine cpus"),
     *(
         "engine memory",
+        "security options",
+        "open files",
         "build options",
         "run options",
         "offline",
@@ -143,6 +145,7 @@ CONDITIONS = (  # that influence scores, times or sizes; fields of the report's 
 SUMMARY = ("total_tests", "passed_tests", "failed_tests", "success_rate", "total_execution_time")
 TEXT, NUMBER = (str,), (int, float)  # types of fields: a name or message; not negative or infinite
 MISSING = object()
+ROUNDING = 1e-6  # between a sum of scores and the sum in the report
 
 
 def field(values: Any, path: str, expected: Any, default: Any = MISSING) -> Any:
@@ -193,8 +196,7 @@ class Report:
             raise ValueError(f"written by version {version}, expected {VERSION}.x")
         for path in ("dockerfile", "rubric"):
             field(content, path, str)
-        for name in (*SUMMARY, "total_score", "max_score"):
-            field(content, f"summary.{name}", NUMBER)
+        field(content, "summary.max_score", NUMBER)
         self.place, self.model, self.sample, self.repo = (
             place,
             model,
@@ -213,17 +215,17 @@ class Report:
         self.image_size = field(content, "environment.image_size", NUMBER, None)  # bytes
         self.conditions = read_conditions(content)
         self.set_tests([Test(row) for row in field(content, "test_results", list)])
-        sums = {
-            "max_score": self.max_points,
-            "total_score": math.fsum(test.score for test in self.tests),
-        }
-        if not self.max_points or any(
-            abs(content["summary"][key] - sums[key]) > 1e-6  # noqa: PLR2004
-            for key in sums
-        ):
-            raise ValueError(
-                "contradictory: max_score is 0, or the scores are not those of the tests"
-            )
+        sums = {"max_score": self.max_points}
+        if self.kind not in NO_SCORE:  # then there is no total and no rate
+            sums["total_score"] = math.fsum(test.score for test in self.tests)
+            for name in SUMMARY:
+                field(content, f"summary.{name}", NUMBER)
+        for name, expected in sums.items():
+            found = field(content, f"summary.{name}", NUMBER)
+            if abs(found - expected) > ROUNDING or not self.max_points:
+                raise ValueError(
+                    "contradictory: max_score is 0, or the scores are not those of the tests"
+                )
         if len({test.id for test in self.tests}) < len(self.tests):
             raise ValueError("contradictory: a test_id is given twice")
         if not self.kind and any(test.status in ("error", "not_run") for test in self.tests):

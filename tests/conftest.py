@@ -213,6 +213,9 @@ def fake(monkeypatch, tmp_path, fake_docker_py):
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "fake"))
     monkeypatch.setattr(de, "RETRY_DELAY", 0.0)
+    monkeypatch.setattr(
+        de, "MAX_CLOCK_OFFSET", float("inf")
+    )  # its clock always shows the same time
     monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 2 * de.SMOKE_TEST)
     fake = Fake(tmp_path / "fake", program)
     yield fake
@@ -351,6 +354,11 @@ def load_program(path: object) -> Any:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def error_of(report: Any) -> tuple[str, str]:
+    """Return kind and message of a report's error."""
+    return report["error"]["kind"], report["error"]["message"]
 
 
 def outcome(report: Any) -> str:

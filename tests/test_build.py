@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cases import LOOK, TRUE, buildkit, legacy, podman
-from conftest import messages, outcome
+from conftest import error_of, messages, outcome
 
 import DockerfileEvaluator as de
 
@@ -62,7 +62,7 @@ def test_failed_build(fake, evaluate, tmp_path, name):
     fake.fault("build", **log)
     report = evaluate(["RUN x"], TRUE, LOOK)
     message = message.format(context=tmp_path / "context")
-    assert (fake.count("build"), report["error"]) == (builds, {"kind": "build", "message": message})
+    assert (fake.count("build"), error_of(report)) == (builds, ("build", message))
     assert (report["build"]["message"], report["build"]["succeeded"]) == (message, False)
     assert messages(report) == [f"not run: {message}"] * 2
 
@@ -122,9 +122,7 @@ HINTS = [
 def test_network_failure_in_the_output_is_a_hint(fake, evaluate, output, hint):
     error = "The command 'x' returned a non-zero code: 6"
     fake.fault("build", **legacy(FROM, f"RUN x\n{output}", error=error))
-    assert evaluate(["FROM x"], TRUE)["error"]["message"].endswith(
-        f" (the log also mentions: {hint})"
-    )
+    assert hint in evaluate(["FROM x"], TRUE)["error"]["message"]
 
 
 def test_other_stages_are_not_quoted(fake, evaluate):
@@ -191,7 +189,7 @@ def test_build_that_times_out_names_its_step_and_is_not_repeated(fake, evaluate,
     fake.fault("build", "hang")
     report = evaluate(["FROM x"], TRUE, build_timeout=2)
     message = f"the build timed out after 2 s in step '{step}'"
-    assert report["error"] == {"kind": kind, "message": message}
+    assert error_of(report) == (kind, message)
     assert fake.count("build") == 1
     assert step in report["build"]["log"]
 

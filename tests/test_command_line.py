@@ -205,13 +205,15 @@ def test_kept_image_and_lines_that_repeat_failed_commands(fake, arguments, repor
     rubric(("run_command", params), TRUE, LOOK, run_options=["--shm-size=1g"])
     code, out, _ = called(de.main, *words)
     image, row = report()["environment"]["kept_image"], report()["test_results"][0]
-    lines = [shlex.split(line) for line in out.splitlines() if "docker run" in line]
+    commands = [line for line in out.splitlines() if "docker run" in line]
+    lines = [shlex.split(line) for line in commands[:-1]]
     run, shell = (
         ["docker", "run", "--rm"],
         ["--shm-size=1g", "--memory=1g", "--entrypoint", "/bin/sh", image],
     )
     repeated = [*run, *shell, "-c", f'echo "it\'s {row["drawn"]["a"]}"; false']
     assert lines == [repeated]
+    assert commands[-1] == f"  a shell in it: docker run --rm -it --entrypoint /bin/sh {image}"
     assert (code, f"image kept: {image}\n" in out) == (1, True)
 
 

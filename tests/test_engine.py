@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from cases import FALSE, TRUE, files_exist, output_contains, run_command
-from conftest import PROJECT, called, statuses
+from conftest import PROJECT, called, error_of, statuses
 from engine import Sleep, census, docker, wait_for
 
 import DockerfileEvaluator as de
@@ -301,10 +301,10 @@ def test_build_timeout_names_the_step(clean_engine, builder, evaluate):
     )
 
 
-NEEDS_BUILDKIT = {
-    "kind": "usage",
-    "message": "this Dockerfile needs BuildKit, and this docker has none (install docker-buildx)",
-}
+NEEDS_BUILDKIT = (
+    "usage",
+    "this Dockerfile needs BuildKit, and this docker has none (install docker-buildx)",
+)
 WITHOUT_BUILDKIT = [
     [BUSYBOX, "RUN <<EOF", "true", "EOF"],  # which the legacy builder of docker 28 drops
     [BUSYBOX, "RUN --mount=type=cache,target=/x true"],
@@ -318,7 +318,7 @@ WITHOUT_BUILDKIT = [
     "lines", WITHOUT_BUILDKIT, ids=["here-document", "mount", "chmod", "platform"]
 )
 def test_dockerfile_that_needs_buildkit_is_a_usage_error(engine, legacy, evaluate, lines):
-    assert evaluate(lines, TRUE)["error"] == NEEDS_BUILDKIT
+    assert error_of(evaluate(lines, TRUE)) == NEEDS_BUILDKIT
 
 
 @pytest.mark.no_podman
@@ -327,7 +327,7 @@ def test_link_needs_buildkit_unless_the_legacy_builder_ignores_it(clean_engine, 
     if major_version("Server") > 20:
         assert outcomes(report) == (["passed"], None)
     else:
-        assert report["error"] == NEEDS_BUILDKIT
+        assert error_of(report) == NEEDS_BUILDKIT
 
 
 @pytest.mark.no_buildx

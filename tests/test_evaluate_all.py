@@ -34,6 +34,7 @@ def end(kind, status="passed", starts=True):
     same = dict(context=given["context"], run_options=[], options_key=None, image_starts=starts, started_at="")
     sha256 = lambda name: hashlib.sha256(open(given[name], "rb").read()).hexdigest()
     same.update(dockerfile_sha256=sha256("dockerfile"), rubric_sha256=sha256("rubric"))
+    same.update(evaluator_version="2.1.0", overlay=None, overlay_sha256=None)
     same.update(build_timeout=float(given["build-timeout"]), start_timeout=120.0, offline=False)
     same["build_options"] = [word[15:] for word in sys.argv if word.startswith("--build-option=--pull")]
     report = dict(repo=given["repo"], dockerfile="x", summary=facts, test_results=[test], environment=same)

@@ -22,9 +22,10 @@ SECTIONS = [
     "Session",
     "Build log",
     "Containers and verdicts",
-    "Building the image, and who is at fault if that fails",
     "Report",
     "Inputs, and whether a report is for them",
+    "Overlay: an answer of several files",
+    "Building the image, and who is at fault if that fails",
     "Evaluation",
     "Command line",
 ]
@@ -67,10 +68,10 @@ def test_only_the_command_line_prints():
     assert re.findall(r"\bprint\(|sys\.stderr", SOURCE[: SOURCE.index("# Command line\n")]) == []
 
 
-PUBLIC = "ERROR_KINDS ErrorKind EvaluationError Rubric Test evaluate last_line load_rubric main matches percent printable quoted_list write_file"
+PUBLIC = "ERROR_KINDS ErrorKind EvaluationError Rubric Test evaluate last_line load_rubric main matches percent printable quoted_list read_report write_file"
 SIGNATURE = (
     "(dockerfile, repo, rubric=None, output=None, *, context=None, build_timeout=3600.0, jobs=1, build_options=(), run_options=(), "
-    "start_timeout=120.0, docker='docker', offline=False, junit=None, markdown=None, keep_image=False, resume=False, verbose=False)"
+    "start_timeout=120.0, overlay=None, docker='docker', offline=False, junit=None, markdown=None, keep_image=False, resume=False, verbose=False)"
 )  # fmt: skip
 
 

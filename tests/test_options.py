@@ -112,9 +112,15 @@ def test_option_that_the_evaluation_depends_on_is_refused(fake, dockerfile, rubr
 
 # Arguments of the command line, part of the message
 MISSPELLED = [
-    (["--run-option=-e FOO=1"], "run options: not like --memory=2g or -eA=b: -e\n"),
-    (["--run-option=--memory 2g"], "-eA=b: --memory\n"),
-    (["--build-option=--build-arg A=b"], "-eA=b: --build-arg\n"),
+    (
+        ["--run-option=-e FOO=1"],
+        "run options: '-e' and its value are not one argument without a blank: write --run-option=--memory=2g or --run-option=-eA=b\n",
+    ),
+    (["--run-option=--memory 2g"], "run options: '--memory' and its value are not one argument"),
+    (
+        ["--build-option=--build-arg A=b"],
+        "build options: '--build-arg' and its value are not one argument without a blank: write --build-option=",
+    ),
     (["--run-option", "--memory=2g"], "argument --run-option"),
     (["--build-option", "--no-cache"], "argument --build-option"),
 ]

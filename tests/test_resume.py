@@ -83,20 +83,14 @@ def test_report_on_another_dockerfile_rubric_or_repo_is_replaced(resume, changed
     assert resume(**OTHERS[changed])[1] is True
 
 
-def test_key_of_hidden_values_is_salted_and_slow(evaluate, fake, monkeypatch):
-    """So that a short secret cannot be computed from it."""
-    rounds, pbkdf2 = [], hashlib.pbkdf2_hmac
-
-    def counted(name, password, salt, iterations, *more):
-        rounds.append(iterations)
-        return pbkdf2(name, password, salt, iterations, *more)
-
-    monkeypatch.setattr(de.hashlib, "pbkdf2_hmac", counted)
-    keys = set()
-    for _ in range(2):
-        report = evaluate(["FROM x", "RUN FAIL"], TRUE, run_options=["--env=TOKEN=s3cret"])
-        keys.add(report["environment"]["options_key"])
-    assert (len(keys), len(rounds), min(rounds) >= 100_000) == (2, 2, True)
+def test_key_of_hidden_values_is_salted(evaluate, fake):
+    """So that two reports do not tell whether they had the same value."""
+    reports = [
+        evaluate(["FROM x", "RUN FAIL"], TRUE, run_options=["--env=TOKEN=s3cret"]) for _ in range(2)
+    ]
+    keys = {report["environment"]["options_key"] for report in reports}
+    assert len(keys) == 2
+    assert not any("s3cret" in key for key in keys)
 
 
 def test_failed_build_is_resumed(resume):

@@ -180,7 +180,7 @@ def drawn(command, *contains, **more):
         ("x{a}y{a}{b} {a}} { {a}; }", "x7y7-3 7} { 7; }"),
         ('[{"n": {a}}, {"n": [{b}]}]', '[{"n": 7}, {"n": [-3]}]'),
         ("awk '{print $1}' ${HOME} {} {A} {x,y} $a a a} {", None),
-        ("{ run a; } {a + b} {a/b} {a+b+a} {c} {a+c} {2*a} {a,b}", None),
+        ("{ run a; } { {c}; echo a | cat; } {print a} ${a} {c} {c+d}", None),
         ("${a} {{a}}", None),
     ],
 )
