@@ -83,7 +83,7 @@ def name_of(subcommand, words):
 
 
 def dockerfile(options):
-    with open(options["--file"]) as file:
+    with open(options["--file"], errors="replace") as file:
         return file.read().splitlines()
 
 

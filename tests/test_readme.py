@@ -42,3 +42,88 @@ def test_linked_files_exist():
         if ".venv" not in file.parts:
             targets = re.findall(r"\]\(([^)#:]+)\)", file.read_text())
             assert [target for target in targets if not (file.parent / target).exists()] == []
+
+
+def test_every_option_is_documented_once():
+    text = subprocess.run(
+        [sys.executable, str(PROJECT / "DockerfileEvaluator.py"), "--help"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    options = set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE))
+    table = README[README.index("## Options") : README.index("Exit codes:")]
+    documented = [
+        flag
+        for row in table.splitlines()
+        for flag in re.findall(r"`(--[a-z-]+)[ `]", row.split(" | ")[0])
+    ]
+    documented.append("--version")  # beside --check
+    assert sorted(documented) == sorted(options)
+
+
+def test_rubric_of_the_readme_is_valid(checkout):
+    (checkout / "rubrics" / "shown.json").write_text(
+        re.findall(r"```json\n(.*?)```", README, re.DOTALL)[0]
+    )
+    done = run(f"{shlex.quote(sys.executable)} DockerfileEvaluator.py --check --repo shown")
+    assert (done.returncode, done.stdout) == (0, "2 tests, valid\n")
+
+
+@pytest.mark.long
+def test_shell_loop_can_be_started_again(fake, checkout):
+    run(LOOP)
+    count = len(list((checkout / "artifacts").glob("example*.dockerfile")))
+    assert len(list((checkout / "reports").glob("*.json"))) == fake.count("build") == count
+    assert run(LOOP).stdout.count("resumed: ") == count
+    assert fake.count("build") == count
+
+
+def test_ci_step_writes_junit_and_summary(fake, checkout, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(checkout / "summary.md"))
+    (step,) = re.findall(r"- run: (python3 .*)", README)
+    run(step)
+    assert (checkout / "reports" / "example.xml").read_text().startswith("<?xml")
+    assert "| status | test |" in (checkout / "summary.md").read_text()
+
+
+@pytest.mark.usefixtures("layers_of_the_example", "checkout")
+def test_quick_start_scores_the_example_in_full():
+    before = census()
+    done = run(EVALUATE)
+    assert (done.returncode, done.stdout.splitlines()[-2:]) == (
+        0,
+        ["10 of 10 tests passed, score 23 of 23 (100.0%)", "report: reports/example.json"],
+    )
+    report = json.loads(Path("reports/example.json").read_text())
+    assert (set(statuses(report).values()), report["warnings"], census()) == (
+        {"passed"},
+        [],
+        before,
+    )
+    done = run(f"{shlex.quote(sys.executable)} example_usage.py")
+    assert (done.returncode, done.stdout.splitlines()[-1].split()) == (
+        0,
+        ["score", "23", "of", "23"],
+    )
+
+
+@pytest.mark.usefixtures("networked_engine", "legacy")
+def test_tree_and_board(checkout):
+    done = run(TREE)
+    assert done.returncode == 0, done.stdout
+    reports = {
+        file.parent.name + "/" + file.stem: json.loads(file.read_text())
+        for file in checkout.glob("reports/tree/*/*.json")
+    }
+    totals = {name: report["summary"]["total_score"] for name, report in reports.items()}
+    assert totals == {
+        "atlas/ledger": 9,
+        "atlas/slug": 9,
+        "atlas/stock": 9,
+        "birch/ledger": 0,
+        "birch/slug": 5,
+        "birch/stock": 3,
+    }
+    board = run(BOARD)
+    assert (board.returncode, "100.0%" in board.stdout, "29.6%" in board.stdout) == (0, True, True)
+    assert (checkout / "reports" / "board.html").stat().st_size
