@@ -98,6 +98,7 @@ SETTINGS = {
         "RootFS": {"Layers": ["sha256:" + "5a" * 32, "sha256:" + "6b" * 32]},
     },
     "pull": "Error response from daemon: manifest for x:latest not found: manifest unknown",
+    "events": "",  # of a container, as `docker events` prints them
     "environment": {},  # of a container, beside PATH
     "shell": "/bin/sh",
     "state": {},  # of a container, for `docker container inspect`

@@ -289,6 +289,8 @@ def main(words):
         end(0, "".join(f"{name}\n" for name in sorted(os.listdir(path("containers")))))
     elif subcommand == "pull":
         end(1, stderr=SETTINGS["pull"])
+    elif subcommand == "events":
+        end(0, SETTINGS["events"])
     else:
         globals()[subcommand.replace(" ", "_")](words)
 

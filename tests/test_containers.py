@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 import tracemalloc
 from concurrent import futures
@@ -325,3 +326,50 @@ def test_evaluations_in_several_threads_are_independent(fake, dockerfile, rubric
         ["passed", "passed", "failed"]
     ] * 3
     assert fake.left() == []
+
+
+# What docker and the container tell beside the result
+
+
+def test_command_killed_by_its_memory_limit_says_so(fake, evaluate):
+    fake.set(events="oom\noom\n")
+    (message,) = messages(evaluate(["FROM x"], run_command("echo Killed; exit 137")))
+    assert message == "exit code 137: Killed; the container ran out of memory"
+
+
+def test_command_that_is_killed_otherwise_does_not_say_so(fake, evaluate):
+    (message,) = messages(evaluate(["FROM x"], run_command("exit 137")))
+    assert message == "exit code 137: no output (killed)"
+
+
+def test_events_are_asked_for_only_after_a_kill(fake, evaluate):
+    evaluate(["FROM x"], TRUE, run_command("exit 1"))
+    assert fake.count("events") == 0
+
+
+def test_limit_of_open_files_is_in_the_report(fake, evaluate):
+    report = evaluate(["FROM x"], LOOK)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # the fake's containers run here
+    assert report["environment"]["open_files"] == soft
+
+
+def test_limit_of_open_files_is_unknown_without_a_container(fake, evaluate):
+    report = evaluate(["FROM x", "RUN FAIL"], LOOK)
+    assert report["environment"]["open_files"] is None
+
+
+FULL_ONCE = "test -e once || { touch once; echo 'write: No space left on device'; exit 1; }"
+
+
+def test_test_without_space_on_the_disk_is_run_once_more_alone(fake, evaluate):
+    """Another evaluation may have filled the disk."""
+    (row,) = evaluate(["FROM x"], run_command(FULL_ONCE))["test_results"]
+    assert row["status"] == "passed"
+    assert row["retried"] is True
+
+
+def test_second_run_counts_if_there_is_no_space_again(fake, evaluate):
+    command = "echo 'write: No space left on device'; exit 1"
+    (row,) = evaluate(["FROM x"], run_command(command))["test_results"]
+    assert row["status"] == "failed"
+    assert fake.count("run") == 2

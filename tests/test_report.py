@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import json
 import os
@@ -13,7 +14,7 @@ from xml.etree import ElementTree
 import junitparser
 import pytest
 from cases import FALSE, LOOK, TRUE, run_command
-from conftest import called, outcome, schema, statuses
+from conftest import SETTINGS, called, outcome, schema, statuses
 
 import DockerfileEvaluator as de
 
@@ -335,3 +336,71 @@ def test_report_on_a_full_stdout_is_an_error(fake, start, arguments):
         True,
     )
     assert b"Traceback" not in err
+
+
+# The engine
+
+
+ENGINES = [
+    ({"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]}, ["rootless", "seccomp"]),
+    ({"SecurityOptions": ["name=userns"]}, ["userns"]),
+    ({"SecurityOptions": None}, []),
+    ({"host": {"security": {"rootless": True}}}, ["rootless"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("info", "names"), ENGINES)
+def test_security_options_of_the_engine_are_in_the_report(info, names):
+    assert de.engine_facts(info)["security_options"] == names
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-39_600, "39600 s behind this machine's"), (90, "90 s ahead of this machine's"), (20, "")],
+)
+def test_engine_with_another_clock_is_a_warning(fake, evaluate, monkeypatch, seconds, words):
+    monkeypatch.setattr(de, "MAX_CLOCK_OFFSET", 60.0)
+    now = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
+    fake.set(info={"SystemTime": now.strftime("%Y-%m-%dT%H:%M:%S.5Z")})
+    report = evaluate(["FROM x"], TRUE)
+    assert abs(report["environment"]["clock_offset"] - seconds) < 15
+    assert any(words in warning for warning in report["warnings"]) == bool(words)
+
+
+def test_carriage_returns_in_a_here_document_are_a_warning(fake, rubric, tmp_path):
+    fake.fault("build", "print", stderr="#1 [internal] load build definition\n")
+    for name, text in (
+        ("a", "FROM x\r\nRUN <<EOF\r\ntrue\r\nEOF\r\n"),
+        ("b", "FROM x\r\nRUN true\r\n"),
+    ):
+        (tmp_path / name).write_bytes(text.encode())
+    path = rubric(TRUE)
+    with_document = de.evaluate(str(tmp_path / "a"), "example", path)
+    without = de.evaluate(str(tmp_path / "b"), "example", path)
+    assert with_document["warnings"] == [
+        "CRLF: here-documents keep the carriage returns of their lines"
+    ]
+    assert without["warnings"] == []
+
+
+def test_image_without_a_platform_is_not_emulated(fake, evaluate):
+    """As the containerd store has it if no manifest fits."""
+    fake.set(image={**SETTINGS["image"], "Os": "", "Architecture": ""})
+    report = evaluate(["FROM x"], TRUE)
+    assert report["environment"]["image_platform"] is None
+    assert report["warnings"] == []
+
+
+def test_diagnosis_lists_what_was_asked_and_answered(fake, evaluate):
+    fake.fault("build", stdout="Step 1/2 : FROM x\nStep 2/2 : COPY x /\n", stderr="some reason")
+    fake.fault("smoke run", code=125, stderr="no bridge")
+    error = evaluate(["FROM x"], TRUE)["error"]
+    assert error["kind"] == "engine"
+    (answer,) = error["diagnosis"]
+    assert answer.startswith(
+        "engine, a minimal image without options: it cannot start a minimal container"
+    )
+
+
+def test_diagnosis_of_a_permanent_failure_is_empty(fake, evaluate):
+    assert evaluate(["FROM x", "RUN FAIL"], TRUE)["error"]["diagnosis"] == []

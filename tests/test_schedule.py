@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from cases import FALSE, LOOK, TRUE, files_exist, run_command
@@ -168,3 +169,38 @@ def test_test_option_excludes_reports(fake, dockerfile, rubric, more, error):
     ]
     code, _, err = called(de.main, *words, *more)
     assert (code, error in err, fake.names()) == (2, True, [])
+
+
+class Instant(de.TestRunner):
+    """Runs no containers: each test passes immediately."""
+
+    def _run_wave(self, wave, limit, *, retry=False):
+        for test in wave:
+            self._finish(test, de.Result(de.PASSED, "passed"))
+        return []
+
+
+def test_scheduling_of_2000_tests_takes_less_than_a_second(rubric):
+    chain = [
+        {**TRUE, "id": f"t{at}", "requires": [f"t{at - 1}"] if at % 4 else []} for at in range(2000)
+    ]
+    read = de.load_rubric(rubric(*chain))
+    session = de.Session(de.Cli("docker", de.CancelToken()))
+    runner = Instant(read, session, de.Options("x", "r"), de.Console(None))
+    started = time.process_time()
+    runner.run(1, 4)
+    assert time.process_time() - started < 1
+    assert len(runner.rows) == 2000
+
+
+def test_failure_skips_a_chain_of_any_length(rubric):
+    chain = [
+        {**TRUE, "id": f"t{at}", "requires": [f"t{at - 1}"] if at else []} for at in range(1500)
+    ]
+    read = de.load_rubric(rubric(*chain))
+    session = de.Session(de.Cli("docker", de.CancelToken()))
+    runner = Instant(read, session, de.Options("x", "r"), de.Console(None))
+    runner._run_wave = lambda wave, *_: runner._finish(wave[0], de.Result(de.FAILED, "why")) or []
+    runner.run(1, 4)
+    statuses = [row["status"] for row in runner.rows.values()]
+    assert statuses == ["failed", *["skipped"] * 1499]
