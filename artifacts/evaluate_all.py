@@ -37,7 +37,8 @@ import DockerfileEvaluator as de  # noqa: E402, N813 - the project is on the pat
 
 LAYOUT = "{model}/{repo}.dockerfile"
 INPUTS = ("build_options", "run_options", "build_timeout", "start_timeout", "jobs", "offline")
-SCORED = ("", "build", "build_timeout")  # kinds of error; a failed build scores 0
+# Kinds of error whose reports have a score: none, and a failed build, which scores 0.
+SCORED = ("", *(kind for kind, what in de.ERROR_KINDS.items() if what.has_score))
 MAX_ENGINE_ERRORS = 5  # in a row, times the number of parallel evaluations; then the run stops
 MAX_LOG = 1024 * 1024  # bytes at the end of a log that run_task() returns
 DOCKER_TIMEOUT = 600.0  # seconds for a docker command
@@ -272,9 +273,8 @@ class Job(NamedTuple):
 def next_job(job: Job, report: Report, options: Options) -> Job | None:
     """Return the next job of a task: a retry after an engine or registry error, a repetition, or None."""
     kind = report["error"]["kind"] if report["error"] else ""
-    if (
-        kind in ("engine", "registry", "interrupted") and not job.is_retry
-    ):  # or interrupted by others
+    may_pass = kind in de.ERROR_KINDS and de.ERROR_KINDS[kind].may_pass
+    if may_pass and not job.is_retry:  # "interrupted": by others
         return job._replace(is_retry=True)
     if kind not in SCORED or options.no_repeat or report.get("repeated"):
         return None

@@ -34,7 +34,14 @@ from statistics import mean, median, stdev
 from typing import Any, Callable, Iterable, Iterator, List, Mapping, Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from DockerfileEvaluator import EvaluationError, percent, printable, quoted_list, write_file
+from DockerfileEvaluator import (
+    ERROR_KINDS,
+    EvaluationError,
+    percent,
+    printable,
+    quoted_list,
+    write_file,
+)
 
 # -------- Statistics: functions of numbers; a score is a share of points, from 0 to 1 --------
 MIN_INTERVAL, MIN_CRITICAL = (
@@ -119,14 +126,9 @@ MAX_FILE = (
     20_000_000  # bytes; reports are far smaller, as the evaluator limits what it keeps of output
 )
 MAX_TEXT, MAX_OUTPUT = 300, 1000  # characters of names and messages; of the end of logs and outputs
-FAILED_BUILDS = {
-    "build": "build failed",
-    "build_timeout": "build timed out",
-}  # kinds of error that score 0
-NO_SCORE = {
-    "interrupted": "interrupted",
-    **{k: f"{k} error" for k in ("engine", "registry", "usage")},
-}
+# Kinds of error, and the words for them: those that score 0, and those that have no score.
+FAILED_BUILDS = {kind: what.text for kind, what in ERROR_KINDS.items() if what.has_score}
+NO_SCORE = {kind: what.text for kind, what in ERROR_KINDS.items() if not what.has_score}
 OUTCOMES = {"": "scored", **FAILED_BUILDS, **NO_SCORE}
 CONDITIONS = (  # that influence scores, times or sizes; fields of the report's environment, with spaces
     *("evaluator version", "docker server", "builder", "storage driver", "platform", "engine cpus"),
