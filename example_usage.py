@@ -22,9 +22,8 @@ def main() -> int:
         print(f"cannot evaluate: {error}")
         return 1
 
-    error = report["error"]
-    if error:  # the build failed, or there is no score
-        print(f"{error['kind']}: {error['message']}")
+    if report["error"]:  # the build failed, or there is no score
+        print(f"{report['error']['kind']}: {report['error']['message']}")
     for row in report["test_results"]:
         print(f"{row['test_id']:<22} {row['status']:<8} {row['score']:>2} of {row['max_score']}")
     summary = report["summary"]
