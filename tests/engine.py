@@ -139,11 +139,17 @@ class PrivateEngine:
 
     `network` adds a bridge: containers reach each other and nothing else (BuildKit runs no command without a
     bridge, but a bridge makes each container slower by half). `disk` is the size in MiB of a tmpfs as data root,
-    `hub` the fake registries.
+    `hub` the fake registries, `mirror` lets it ask theirs of Docker Hub first.
     """
 
     def __init__(
-        self, folder: Path, *, network: bool = False, disk: int = 0, hub: FakeHub | None = None
+        self,
+        folder: Path,
+        *,
+        network: bool = False,
+        disk: int = 0,
+        hub: FakeHub | None = None,
+        mirror: bool = False,
     ) -> None:
         self.folder = folder
         self.host = f"unix://{folder}/docker.sock"
@@ -151,6 +157,7 @@ class PrivateEngine:
         self.hub = hub
         self._network = network
         self._disk = disk
+        self._mirror = mirror
 
     def start(self) -> None:
         """Start dockerd and wait until it answers."""
@@ -174,6 +181,8 @@ class PrivateEngine:
         ]
         words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
         words += [f"--pidfile={self.folder}/pid", *([] if self._network else ["--bridge=none"])]
+        if self._mirror:
+            words.append("--registry-mirror=http://127.0.0.1:8081")
         # Compiling the default seccomp filter takes a tenth of each container's time.
         (self.folder / "all.json").write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
         words += [f"--seccomp-profile={self.folder}/all.json"]

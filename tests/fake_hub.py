@@ -130,6 +130,18 @@ class RegistryServer(BrokenDownload):
         self.answer(body.encode(), error[0], *headers)
 
 
+class Mirror(BrokenDownload):
+    """A mirror of Docker Hub that answers each request with the status in the file "mirror"."""
+
+    def do_GET(self) -> None:
+        if self.path == "/v2/":
+            self.answer(b"{}")
+        else:
+            self.answer(b"<html></html>", int((FOLDER / "mirror").read_text()))
+
+    do_HEAD = do_GET  # noqa: N815
+
+
 class NameServer(socketserver.BaseRequestHandler):
     """Knows the hosts, except those that are "away" (RFC 1035, section 4). Go caches a hosts file for five seconds."""
 
@@ -158,11 +170,12 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     names = socketserver.ThreadingUDPServer(("127.0.0.1", 53), NameServer)
     downloads = http.server.ThreadingHTTPServer(("127.0.0.1", 80), BrokenDownload)
+    mirror = http.server.ThreadingHTTPServer(("127.0.0.1", 8081), Mirror)
     registries = http.server.ThreadingHTTPServer((ADDRESS, 443), RegistryServer)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(FOLDER / "cert.pem"), str(FOLDER / "key.pem"))
     registries.socket = context.wrap_socket(registries.socket, True, do_handshake_on_connect=False)
-    for server in (names, downloads, registries):
+    for server in (names, downloads, mirror, registries):
         threading.Thread(target=server.serve_forever).start()
     (FOLDER / "ready").touch()
 

@@ -136,6 +136,55 @@ def test_registry_of_copy_and_syntax_gives_no_score(hub, builder, reports):
     assert outcomes(found) == dict.fromkeys(found, "registry")
 
 
+@pytest.fixture(scope="module")
+def mirrored(private_engine, tmp_path_factory):
+    """Return an engine that asks a mirror before Docker Hub."""
+    hub = FakeHub(tmp_path_factory.mktemp("hub"))
+    return private_engine(network=True, hub=hub, mirror=True)
+
+
+# What the mirror answers, whether Docker Hub answers, and whose fault it is. The legacy builder then asks Docker Hub.
+MIRRORS = [
+    ("buildkit", 401, True, "registry"),
+    ("buildkit", 403, True, "registry"),
+    ("buildkit", 429, True, "registry"),
+    ("buildkit", 500, True, "registry"),
+    ("buildkit", 404, True, "build"),
+    ("buildkit", 404, False, "registry"),
+    ("legacy", 403, True, "build"),
+    ("legacy", 403, False, "registry"),
+]
+
+
+@pytest.mark.usefixtures("smoke_test_passes")
+@pytest.mark.parametrize(
+    ("builder", "status", "hub_answers", "kind"), MIRRORS, indirect=["builder"]
+)
+def test_mirror_that_fails_gives_no_score(
+    mirrored, builder, evaluate, monkeypatch, tmp_path, status, hub_answers, kind
+):
+    (mirrored.hub.folder / "mirror").write_text(str(status))
+    mirrored.hub.behave("missing" if hub_answers else "away")
+    (tmp_path / "client").mkdir()
+    mirrored.hub.client(tmp_path / "client" / "docker", shutil.which("docker"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/client{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_HOST", mirrored.host)
+    error = evaluate(["FROM node:20-slim", "RUN true"], FIRST)["error"]
+    assert error["kind"] == kind, error["message"]
+    if kind == "registry" and hub_answers:
+        assert "the mirror 127.0.0.1:8081 of Docker Hub fails" in error["message"]
+
+
+@pytest.mark.usefixtures("smoke_test_passes")
+def test_missing_credential_helper_gives_no_score(hub, buildkit, evaluate, monkeypatch, tmp_path):
+    """The legacy builder asks without an account."""
+    (tmp_path / "config.json").write_text('{"credsStore": "nowhere"}')
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    error = evaluate(["FROM node:20-slim"], FIRST)["error"]
+    assert error["kind"] == "usage"
+    assert "repair or remove credsStore and credHelpers" in error["message"]
+
+
 def test_offline_a_missing_image_is_fault_of_dockerfile(hub, reports):
     hub.behave("away")
     assert outcomes(reports(["FROM node:20-slim\n"], offline=True)) == {
@@ -246,9 +295,9 @@ def test_run_option_that_this_image_cannot_have_fails_tests(legacy, evaluate, op
     assert outcome(evaluate([BUSYBOX], FIRST, CHECK, run_options=[option])) == "failed"
 
 
-def test_unreadable_context_is_a_usage_error(legacy, arguments, report, tmp_path):
+def test_unreadable_context_is_a_usage_error(builder, arguments, report, tmp_path):
     words = arguments([BUSYBOX, "COPY . /copied"], FIRST)
-    (tmp_path / "context" / "secret").touch(mode=0)
+    (tmp_path / "context" / "secret").mkdir(mode=0)
     # root without the right to read all files
     done = subprocess.run(
         ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *PROGRAM, *words]
