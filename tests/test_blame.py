@@ -143,7 +143,7 @@ def test_unreadable_context_entry_is_named():
 
 def test_mirror_that_fails_is_named():
     log = find("mirror-403-docker.io", "overlay2")
-    assert "the mirror 127.0.0.1:8081 of Docker Hub fails" in str(blame(log, inquiry_for(log)))
+    assert "the mirror 127.0.0.1:8081 fails" in str(blame(log, inquiry_for(log)))
 
 
 def test_not_found_of_a_mirror_counts_only_if_docker_hub_itself_has_no_such_image():

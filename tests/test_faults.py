@@ -172,7 +172,7 @@ def test_mirror_that_fails_gives_no_score(
     error = evaluate(["FROM node:20-slim", "RUN true"], FIRST)["error"]
     assert error["kind"] == kind, error["message"]
     if kind == "registry" and hub_answers:
-        assert "the mirror 127.0.0.1:8081 of Docker Hub fails" in error["message"]
+        assert "the mirror 127.0.0.1:8081 fails" in error["message"]
 
 
 @pytest.mark.usefixtures("smoke_test_passes")

@@ -114,12 +114,12 @@ def test_option_that_the_evaluation_depends_on_is_refused(fake, dockerfile, rubr
 MISSPELLED = [
     (
         ["--run-option=-e FOO=1"],
-        "run options: '-e' and its value are not one argument without a blank: write --run-option=--memory=2g or --run-option=-eA=b\n",
+        "run options: write '-e' and its value as one argument without a blank, like --run-option=--memory=2g or --run-option=-eA=b\n",
     ),
-    (["--run-option=--memory 2g"], "run options: '--memory' and its value are not one argument"),
+    (["--run-option=--memory 2g"], "run options: write '--memory' and its value as one argument"),
     (
         ["--build-option=--build-arg A=b"],
-        "build options: '--build-arg' and its value are not one argument without a blank: write --build-option=",
+        "build options: write '--build-arg' and its value as one argument without a blank, like --build-option=",
     ),
     (["--run-option", "--memory=2g"], "argument --run-option"),
     (["--build-option", "--no-cache"], "argument --build-option"),
