@@ -220,6 +220,22 @@ PAIRS = {
         [failed(de.RUN, "[2/2] RUN make", "error reading from server: EOF")] * 2,
         "engine",
     ),
+    "docker ended in two ways before any step": (
+        [
+            failed(de.NO_STEP, "", "some reason"),
+            failed(de.NO_STEP, "", "another reason"),
+        ],
+        "engine",
+    ),
+    "docker refused the text in the same words": (
+        [failed(de.NO_STEP, "", "some reason")] * 2,
+        "build",
+    ),
+    "the status stream broke": (
+        [failed(de.NO_STEP, "", "failed to receive status: rpc error: code = Canceled desc = x")]
+        * 2,
+        "engine",
+    ),
     "text of the Dockerfile is like a lost connection": (
         [failed(de.NO_STEP, "", "X: a EOF")] * 2,
         "build",

@@ -144,3 +144,32 @@ def test_engine_of_podman_behind_docker_is_recognised_at_its_first_step():
         b"Sending build context to Docker daemon  2.048kB\nSTEP 1/2: FROM x\nSTEP 2/2: RUN y\n",
     )
     assert (log.output.builder.name, log.output.step) == ("buildah", "RUN y")
+
+
+FORGED = "Step 1/3 : FROM x\n ---> a79ebfed6780\nStep 2/3 : RUN y\nStep 3/3 : FROM z\n"
+
+
+def test_step_that_a_run_prints_is_replaced_by_the_builders_own():
+    log = de.BuildLog(de.Console(None))
+    log.feed("stdout", f"{FORGED}Step 3/3 : WORKDIR /file\n".encode())
+    log.feed("stderr", b"Cannot mkdir: /file is not a directory")
+    log.close()
+    failure = log.output.failure()
+    assert failure.kind == "instruction"
+    assert failure.step == "WORKDIR /file"
+
+
+def test_build_that_is_ended_after_a_run_is_not_taken_for_a_download():
+    """The RUN can have printed the title of a FROM."""
+    log = de.BuildLog(de.Console(None))
+    log.feed("stdout", FORGED.encode())
+    assert log.output.failure().kind == "instruction"
+
+
+def test_trigger_of_an_image_is_not_the_image():
+    log = de.BuildLog(de.Console(None))
+    printed = "Step 1/1 : FROM a\n# Executing 1 build trigger\n"
+    log.feed("stdout", printed.encode())
+    log.feed("stderr", b"Cannot mkdir: /file is not a directory")
+    log.close()
+    assert log.output.failure().kind == "instruction"

@@ -219,6 +219,11 @@ OWN_FAULTS = [
     "FROM registry.invalid/x\n",
     "FROM registry.invalid/docker.io/x\n",
     "FROM Ubuntu\n",
+    f"FROM {64 * 'a'}\n",
+    f"FROM {300 * 'a'}\n",
+    "FROM nosuch.docker.io/x/y\n",
+    "FROM busybox:stable AS a\nONBUILD WORKDIR /etc/passwd\nFROM a\n",
+    'FROM busybox:stable AS a\nONBUILD RUN ["/nosuch"]\nFROM a\n',
     f"ARG R=registry.invalid\n{BUSYBOX}RUN true\nFROM ${{R}}/x\n",
     *(
         BUSYBOX + line
@@ -233,6 +238,10 @@ OWN_FAULTS = [
             "RUN touch /file\nWORKDIR /file/folder\nRUN true\n",
             'SHELL ["/no-such-shell"]\nRUN true\n',
             "STOPSIGNAL NONSENSE\n",
+            "COPY Dockerfile/x /\n",
+            "COPY Dockerfile/* /\n",
+            "RUN echo 'Step 3/3 : FROM x'\nWORKDIR /etc/passwd\n",
+            f"COPY --from={64 * 'a'} /a /b\n",
             'COPY ["requires BuildKit", "/"]\n',
             'COPY ["a\\nerror during connect", "/"]\n',
             'COPY ["a\\n#9 FROM x\\n#9 ERROR: dial tcp", "/"]\n',

@@ -138,7 +138,19 @@ IMAGES = {
         [TRUE, FOLDER],
         "not a directory",
     ),
+    "a volume at /dev/null": (
+        [BUSYBOX, "VOLUME /dev/null"],
+        [],
+        [TRUE, FOLDER],
+        "the container could not be started: error reopening /dev/null",
+    ),
     "a volume at /proc": ([BUSYBOX, "VOLUME /proc"], [], [TRUE, FOLDER], "the container could not be started: "),
+    "a function of bash in place of a command": (
+        [DEBIAN, BASH, 'ENV BASH_FUNC_java%%="() { echo openjdk 17; }"'],
+        [ON_PATH],
+        [("command_exists", {"name": "java"})],
+        "not found: java",
+    ),
     # Other programs and functions in place of those that the checks use
     "programs that lie on PATH": (
         [DEBIAN, "RUN mkdir /lies", script("/lies/liar", "echo needle; exit 0"),

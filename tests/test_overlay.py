@@ -202,3 +202,88 @@ def test_broken_ignore_file_of_the_overlay_is_the_answers_fault(fake, overlaid):
 def test_overlay_that_does_not_exist_is_an_input_error(fake, evaluate):
     with pytest.raises(de.EvaluationError, match="no such folder"):
         evaluate(["FROM x"], TRUE, overlay="/no/such")
+
+
+# Answers that try to get around a zero, or at other files
+
+
+def test_dockerfile_that_leads_out_of_the_overlay_is_not_built(fake, rubric, folders, tmp_path):
+    """It could be the reference solution, or another model's."""
+    outside = folders("outside", {"Dockerfile": "FROM x"})
+    overlay = folders("overlay", {"Dockerfile": f"-> {outside}/Dockerfile"})
+    (tmp_path / "context").mkdir()
+    report = de.evaluate(
+        str(overlay / "Dockerfile"),
+        "r",
+        rubric(TRUE),
+        context=str(tmp_path / "context"),
+        overlay=str(overlay),
+    )
+    kind, message = error_of(report)
+    assert kind == "build"
+    assert message == "the Dockerfile is a link that leads out of the overlay"
+    assert fake.count("build") == 0
+
+
+def test_dockerfile_that_is_a_link_within_the_overlay_is_built(fake, rubric, folders, tmp_path):
+    overlay = folders(
+        "overlay", {"docker/Dockerfile": "FROM x", "Dockerfile": "-> docker/Dockerfile"}
+    )
+    (tmp_path / "context").mkdir()
+    report = de.evaluate(
+        str(overlay / "Dockerfile"),
+        "r",
+        rubric(TRUE),
+        context=str(tmp_path / "context"),
+        overlay=str(overlay),
+    )
+    assert outcome(report) == "passed"
+
+
+def test_huge_overlay_is_the_answers_fault(fake, overlaid, tmp_path):
+    with open(str(tmp_path / "overlay" / "sparse"), "wb") as file:
+        file.truncate(2**43)
+    kind, message = error_of(overlaid())
+    assert kind == "build"
+    assert "more than 1024 MiB" in message
+
+
+IGNORE_FILES = {
+    "a folder": lambda place: place.mkdir(),
+    "a long line": lambda place: place.write_text("x" * 70_000),
+    "a link to itself": lambda place: place.symlink_to(".dockerignore"),
+}
+
+
+@pytest.mark.parametrize("name", IGNORE_FILES)
+def test_ignore_file_that_the_legacy_client_cannot_read(fake, overlaid, tmp_path, name):
+    place = tmp_path / "overlay" / ".dockerignore"
+    place.unlink()
+    IGNORE_FILES[name](place)
+    fake.fault("build", stderr="error reading .dockerignore")
+    assert error_of(overlaid())[0] == "build"
+
+
+def test_context_that_the_legacy_client_cannot_read_is_not_the_answers_fault(
+    fake, overlaid, tmp_path
+):
+    (tmp_path / "overlay" / ".dockerignore").write_text("*.o\n")
+    fake.fault("build", stderr="error checking context: can't stat 'pgdata'")
+    assert error_of(overlaid())[0] == "usage"
+
+
+def test_ignore_file_of_the_dockerfile_is_named(fake, rubric, folders, tmp_path):
+    overlay = folders("overlay", {"Dockerfile": "FROM x", "Dockerfile.dockerignore": "["})
+    (tmp_path / "context").mkdir()
+    error = "ERROR: failed to build: failed to solve: syntax error in pattern"
+    fake.fault("build", **buildkit(error=error))
+    report = de.evaluate(
+        str(overlay / "Dockerfile"),
+        "r",
+        rubric(TRUE),
+        context=str(tmp_path / "context"),
+        overlay=str(overlay),
+    )
+    kind, message = error_of(report)
+    assert kind == "build"
+    assert "overlay/Dockerfile.dockerignore" in message

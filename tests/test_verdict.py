@@ -228,6 +228,9 @@ DECIDED_BY_THE_IMAGE = [
     "cannot mount volume over existing file, file exists /var/lib/docker/overlay2/1d/merged/etc/hosts",
     "evalSymlinksInScope: too many links in /var/lib/docker/overlay2/1d/merged/etc/passwd",
     "lstat /var/lib/docker/overlay2/1d/merged/bin/busybox/x: not a directory",
+    "lstat /var/lib/docker/overlay2/1d/merged/aaaa: file name too long",
+    "lstat /var/lib/docker/overlay2/1d/merged/a\x00b: invalid argument",
+    "working dir  points to invalid target: too many links",
     "Error: OCI runtime error: runc: runc create failed: unable to start container process: "
     'error during container init: exec: "/bin/sh": is a directory',
     'Error: workdir "/w" exists on container 6ce977a6, but is not a directory',
