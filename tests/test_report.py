@@ -356,7 +356,7 @@ def test_security_options_of_the_engine_are_in_the_report(info, names):
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(-39_600, "39600 s behind this machine's"), (90, "90 s ahead of this machine's"), (20, "")],
+    [(-39_600, "s behind this machine's"), (90, "s ahead of this machine's"), (20, "")],
 )
 def test_engine_with_another_clock_is_a_warning(fake, evaluate, monkeypatch, seconds, words):
     monkeypatch.setattr(de, "MAX_CLOCK_OFFSET", 60.0)
