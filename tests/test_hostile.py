@@ -320,3 +320,11 @@ def test_build_log_of_5_mb(legacy, measured):
 def test_endless_build_log(builder, measured, flood):
     report = measured([BUSYBOX, f"RUN {flood}"], TRUE, memory=100, more=["--build-timeout=3"])
     assert report["error"]["kind"] == "build_timeout"
+
+
+@pytest.mark.no_podman  # which keeps no such record
+def test_command_that_exceeds_its_memory_says_so(evaluate):
+    test = run_command("tail /dev/zero", timeout=120)
+    (row,) = evaluate([BUSYBOX], test, run_options=["--memory=16m"])["test_results"]
+    assert row["status"] == "failed"
+    assert row["message"].endswith("; the container ran out of memory")
