@@ -30,7 +30,7 @@ NEVER = "0001-01-01T00:00:00Z"
 
 NOT_BEGUN = "the container ended before the test began (exit code 0)"
 NOT_ENDED = "the container ended before the test did (exit code 0)"
-FORGED = "the command printed a result of its own making"
+FORGED = "the command printed a forged result"
 
 # What the image's shell prints (N is the nonce), its exit code, status, part of the message, output
 MARKERS = [

@@ -27,7 +27,7 @@ def file_contains(path: str, *contains: str) -> tuple:
     return ("file_contains", {"path": path, "contains": list(contains)})
 
 
-FORGED = "the command printed a result of its own making"
+FORGED = "the command printed a forged result"
 NEEDLE = output_contains("true", "needle")  # which only a shell that lies can print
 ANY_CODE = ("run_command", {"command": "x", "exit_code": "any"})
 FOLDER = files_exist("/etc")

@@ -12,7 +12,7 @@ import DockerfileEvaluator as de
 STARTED = de.ContainerState(was_started=True, exit_code=1)
 NEVER = de.ContainerState()
 LOST = "the connection to the engine was lost, or docker was killed"
-FORGED = "the command printed a result of its own making, as only the evaluator may"
+FORGED = "the command printed a forged result"
 
 
 class Row(NamedTuple):
