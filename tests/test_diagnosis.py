@@ -92,7 +92,7 @@ DIAGNOSES = {
     "context, buildx": ([failed({"stderr": "ERROR: failed to read dockerfile: syntax error in pattern"})], {}, "usage", "syntax error in pattern"),
     "after the context, legacy": ([failed(legacy(error=CONTEXT))], {}, "build", CONTEXT),
     "after the context, buildx": ([failed(buildkit(error=f"ERROR: {CONTEXT}"))], {}, "build", CONTEXT),
-    "empty": ([failed({"stderr": "the Dockerfile (Dockerfile) cannot be empty"})], {"lines": [""]}, "build", "cannot be empty"),
+    "empty": ([failed({"stderr": "the Dockerfile (Dockerfile) cannot be empty"})], {"lines": [""]}, "build", "the Dockerfile is empty"),
     "no FROM, podman": ([failed({"stderr": 'Error: stage 1 requires a FROM instruction ("")'})], {"lines": ["RUN true"]}, "build", "FROM"),
     "connection lost once": ([failed(legacy(FROM, "COPY x /", error="unexpected EOF"), nth=1), {**UNCLEAR, "nth": 2}], {}, "build", "some reason"),
     "no target stage": ([refused("--target=x", on, "failed to reach build target x in Dockerfile", stdout="Sending build context\n") for on in ("build", "smoke build", "smoke RUN")], {"build_options": ["--target=x"]}, "build", "build target x"),

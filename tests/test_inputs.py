@@ -230,12 +230,20 @@ def test_signal_ends_the_program_while_inputs_are_read(tmp_path, number, code, i
 # What a language model or a colleague gets wrong
 
 
-def test_fence_round_the_dockerfile_is_named(fake, evaluate):
-    error = "Error response from daemon: dockerfile parse error line 1: unknown instruction: ```DOCKERFILE"
+@pytest.mark.parametrize(
+    ("lines", "is_named"),
+    [
+        (["```dockerfile", "FROM x", "```"], True),
+        (["Here is the Dockerfile:", "", "```", "FROM x", "```"], True),
+        (["FROM x", "RUN echo '", "```", "'"], False),
+    ],
+)
+def test_fence_round_the_dockerfile_is_named(fake, evaluate, lines, is_named):
+    error = "Error response from daemon: dockerfile parse error line 1: unknown instruction: X"
     fake.fault("build", stdout="Sending build context\n", stderr=error)
-    kind, message = error_of(evaluate(["```dockerfile", "FROM x", "```"], TRUE))
+    kind, message = error_of(evaluate(lines, TRUE))
     assert kind == "build"
-    assert message.endswith("(the Dockerfile begins with a Markdown fence, ```: remove it)")
+    assert ("has a Markdown fence, ```: remove it" in message) == is_named
 
 
 def test_dockerfile_that_is_not_utf8_is_named(fake, rubric, tmp_path):
