@@ -103,32 +103,34 @@ def test_huge_file_is_no_report(tmp_path, monkeypatch):
     assert de.read_report(str(tmp_path / "report.json")) is None
 
 
+@pytest.fixture
+def evaluate_twice(evaluate, tmp_path):
+    """Evaluate, let `change` change the report, and resume."""
+
+    def run(change):
+        output = tmp_path / "report.json"
+        report = evaluate(["FROM x"], TRUE, output=str(output))
+        change(report)
+        output.write_text(json.dumps(report))
+        evaluate(["FROM x"], TRUE, output=str(output), resume=True)
+
+    return run
+
+
 @pytest.mark.parametrize("version", ["2.0.0", "2.2.0", "3.1.0", "x", None])
-def test_report_of_another_version_is_evaluated_again(fake, evaluate, tmp_path, version):
-    output = tmp_path / "report.json"
-    report = evaluate(["FROM x"], TRUE, output=str(output))
-    report["environment"]["evaluator_version"] = version
-    output.write_text(json.dumps(report))
-    evaluate(["FROM x"], TRUE, output=str(output), resume=True)
+def test_report_of_another_version_is_evaluated_again(fake, evaluate_twice, version):
+    evaluate_twice(lambda report: report["environment"].update(evaluator_version=version))
     assert fake.count("build") == 2
 
 
-def test_report_of_a_patch_release_is_resumed(fake, evaluate, tmp_path):
-    output = tmp_path / "report.json"
-    report = evaluate(["FROM x"], TRUE, output=str(output))
-    report["environment"]["evaluator_version"] = "2.1.99"
-    output.write_text(json.dumps(report))
-    evaluate(["FROM x"], TRUE, output=str(output), resume=True)
+def test_report_of_a_patch_release_is_resumed(fake, evaluate_twice):
+    evaluate_twice(lambda report: report["environment"].update(evaluator_version="2.1.99"))
     assert fake.count("build") == 1
 
 
 @pytest.mark.parametrize("error", [{"kind": []}, {"kind": "nonsense", "message": "x"}, [], "x"])
-def test_report_with_an_unknown_error_is_evaluated_again(fake, evaluate, tmp_path, error):
-    output = tmp_path / "report.json"
-    report = evaluate(["FROM x"], TRUE, output=str(output))
-    report["error"] = error
-    output.write_text(json.dumps(report))
-    evaluate(["FROM x"], TRUE, output=str(output), resume=True)
+def test_report_with_an_unknown_error_is_evaluated_again(fake, evaluate_twice, error):
+    evaluate_twice(lambda report: report.update(error=error))
     assert fake.count("build") == 2
 
 

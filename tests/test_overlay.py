@@ -207,36 +207,37 @@ def test_overlay_that_does_not_exist_is_an_input_error(fake, evaluate):
 # Answers that try to get around a zero, or at other files
 
 
-def test_dockerfile_that_leads_out_of_the_overlay_is_not_built(fake, rubric, folders, tmp_path):
+@pytest.fixture
+def evaluate_answer(rubric, tmp_path):
+    """Evaluate the Dockerfile in an overlay with an empty context."""
+
+    def run(overlay):
+        context = tmp_path / "context"
+        context.mkdir()
+        dockerfile = str(overlay / "Dockerfile")
+        return de.evaluate(
+            dockerfile, "r", rubric(TRUE), context=str(context), overlay=str(overlay)
+        )
+
+    return run
+
+
+def test_dockerfile_that_leads_out_of_the_overlay_is_not_built(fake, folders, evaluate_answer):
     """It could be the reference solution, or another model's."""
     outside = folders("outside", {"Dockerfile": "FROM x"})
     overlay = folders("overlay", {"Dockerfile": f"-> {outside}/Dockerfile"})
-    (tmp_path / "context").mkdir()
-    report = de.evaluate(
-        str(overlay / "Dockerfile"),
-        "r",
-        rubric(TRUE),
-        context=str(tmp_path / "context"),
-        overlay=str(overlay),
-    )
+    report = evaluate_answer(overlay)
     kind, message = error_of(report)
     assert kind == "build"
     assert message == "the Dockerfile is a link that leads out of the overlay"
     assert fake.count("build") == 0
 
 
-def test_dockerfile_that_is_a_link_within_the_overlay_is_built(fake, rubric, folders, tmp_path):
+def test_dockerfile_that_is_a_link_within_the_overlay_is_built(fake, folders, evaluate_answer):
     overlay = folders(
         "overlay", {"docker/Dockerfile": "FROM x", "Dockerfile": "-> docker/Dockerfile"}
     )
-    (tmp_path / "context").mkdir()
-    report = de.evaluate(
-        str(overlay / "Dockerfile"),
-        "r",
-        rubric(TRUE),
-        context=str(tmp_path / "context"),
-        overlay=str(overlay),
-    )
+    report = evaluate_answer(overlay)
     assert outcome(report) == "passed"
 
 
@@ -272,18 +273,11 @@ def test_context_that_the_legacy_client_cannot_read_is_not_the_answers_fault(
     assert error_of(overlaid())[0] == "usage"
 
 
-def test_ignore_file_of_the_dockerfile_is_named(fake, rubric, folders, tmp_path):
+def test_ignore_file_of_the_dockerfile_is_named(fake, folders, evaluate_answer):
     overlay = folders("overlay", {"Dockerfile": "FROM x", "Dockerfile.dockerignore": "["})
-    (tmp_path / "context").mkdir()
     error = "ERROR: failed to build: failed to solve: syntax error in pattern"
     fake.fault("build", **buildkit(error=error))
-    report = de.evaluate(
-        str(overlay / "Dockerfile"),
-        "r",
-        rubric(TRUE),
-        context=str(tmp_path / "context"),
-        overlay=str(overlay),
-    )
+    report = evaluate_answer(overlay)
     kind, message = error_of(report)
     assert kind == "build"
     assert "overlay/Dockerfile.dockerignore" in message
