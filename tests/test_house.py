@@ -68,7 +68,12 @@ def test_only_the_command_line_prints():
     assert re.findall(r"\bprint\(|sys\.stderr", SOURCE[: SOURCE.index("# Command line\n")]) == []
 
 
-PUBLIC = "ERROR_KINDS ErrorKind EvaluationError Rubric Test evaluate last_line load_rubric main matches percent printable quoted_list read_report write_file"
+PUBLIC = (
+    "CACHE_NAMESPACE CancelToken Cli ERROR_KINDS ErrorKind EvaluationError Inputs Options "
+    "Rubric Test add_run_options checked evaluate files_below is_report_for last_line "
+    "load_rubric main matches percent printable quoted_list read_inputs read_report "
+    "write_file"
+)
 SIGNATURE = (
     "(dockerfile, repo, rubric=None, output=None, *, context=None, build_timeout=3600.0, jobs=1, build_options=(), run_options=(), "
     "start_timeout=120.0, overlay=None, docker='docker', offline=False, junit=None, markdown=None, keep_image=False, resume=False, verbose=False)"

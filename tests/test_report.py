@@ -404,3 +404,22 @@ def test_diagnosis_lists_what_was_asked_and_answered(fake, evaluate):
 
 def test_diagnosis_of_a_permanent_failure_is_empty(fake, evaluate):
     assert evaluate(["FROM x", "RUN FAIL"], TRUE)["error"]["diagnosis"] == []
+
+
+# The faults of an engine, and whether they say that it fails for every Dockerfile.
+ENGINE_FAULTS = {
+    "no engine": ({"on": "version", "stderr": "Cannot connect to the Docker daemon"}, True),
+    "no minimal container": ({"on": "smoke run", "code": 125, "stderr": "no bridge"}, True),
+    "a lost connection": ({"on": "build", "stderr": "error reading from server: EOF"}, False),
+}
+
+
+@pytest.mark.parametrize("name", ENGINE_FAULTS)
+def test_report_says_whether_the_engine_fails_for_every_dockerfile(fake, evaluate, name):
+    fault, engine_failed = ENGINE_FAULTS[name]
+    if fault["on"] == "smoke run":
+        fake.fault("build", stdout="Step 1/2 : FROM x\nStep 2/2 : COPY x /\n", stderr="some reason")
+    fake.fault(**fault)
+    error = evaluate(["FROM x"], TRUE)["error"]
+    assert error["kind"] == "engine"
+    assert error["engine_failed"] is engine_failed

@@ -70,6 +70,16 @@ def test_resume_needs_the_same_options_timeouts_context_and_hidden_values(
     assert de.matches(de.evaluate(*files, **first), *files, **second) == is_taken
 
 
+@pytest.mark.parametrize("option", ["--no-cache", f"{de.CACHE_NAMESPACE}model"])
+def test_options_of_the_cache_are_no_condition(fake, dockerfile, rubric, option):
+    """They decide no verdict, so that a report with them is like one without."""
+    files = (dockerfile("FROM x"), "r", rubric(TRUE))
+    report = de.evaluate(*files, build_options=[option])
+    assert report["environment"]["build_options"] == []
+    assert report["environment"]["options_key"] is None
+    assert de.matches(report, *files)
+
+
 OTHERS = {
     "dockerfile": {"lines": ("FROM x", "RUN y")},
     "rubric": {"tests": (TRUE,)},
