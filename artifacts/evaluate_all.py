@@ -1,629 +1,1430 @@
 #!/usr/bin/env python3
 """Evaluate many Dockerfiles in parallel, on this machine or on the workers of a Dask cluster.
 
-    find_tasks() -> plan() -> Coordinator.run(): an executor calls run_task() for each job -> print_summary()
+    find_tasks()      the Dockerfiles, each with its rubric, build context and report
+    plan()            what is to be evaluated, and the scores that exist already
+    Coordinator.run() gives each evaluation to an executor, and writes the report that comes back
+    print_summary()
 
-run_task() starts the evaluator in a process of its own, the coordinator writes MODEL/REPO.json (with Dask
-also MODEL/REPO.log). Started again, it skips each Dockerfile that has a score for the same inputs.
+The executor calls run_task() in a thread of this process, or on a worker. It starts the evaluator
+in a process of its own. What follows when that has ended is the table FOLLOWS.
 
-Exit codes: 0 every Dockerfile has a scored report; 1 one has none; 2 usage error; 130 Ctrl-C (143 SIGTERM).
+Exit codes: 0 every Dockerfile has a scored report, 1 one has none, 2 usage error, 130 Ctrl-C (129
+SIGHUP, 143 SIGTERM).
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
+import concurrent.futures
+import contextlib
+import difflib
 import fnmatch
-import functools
+import hashlib
 import importlib
+import io
 import json
+import logging
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
+import threading
 import time
 import zlib
-from collections import Counter, defaultdict
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
 from datetime import timedelta
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Sequence
+from typing import Any, Dict, Iterator, NamedTuple, Sequence, Union
 
-PROJECT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-sys.path.insert(0, PROJECT)
+HERE = os.path.dirname(os.path.realpath(__file__))
+PROJECT = os.path.dirname(HERE)
+# On a Dask worker the evaluator was uploaded beside this file; otherwise it is one folder above.
+sys.path[:0] = [HERE, PROJECT]
 
 import DockerfileEvaluator as de  # noqa: E402, N813 - the project is on the path only now
 
-LAYOUT = "{model}/{repo}.dockerfile"
-INPUTS = ("build_options", "run_options", "build_timeout", "start_timeout", "jobs", "offline")
-# Kinds of error whose reports have a score: none, and a failed build, which scores 0.
-SCORED = ("", *(kind for kind, what in de.ERROR_KINDS.items() if what.has_score))
-MAX_ENGINE_ERRORS = 5  # in a row, times the number of parallel evaluations; then the run stops
-MAX_LOG = 1024 * 1024  # bytes at the end of a log that run_task() returns
-DOCKER_TIMEOUT = 600.0  # seconds for a docker command
+PROGRAM = os.path.abspath(de.__file__)
+
+DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
+MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
+SUBMITTED = 2  # evaluations on the executor for each that runs: it needs no more to be busy
+MAX_ENGINE_FAILURES = 3  # in a row; then a worker is retired
+MAX_LOG = 1024 * 1024  # bytes at the end of a log that a worker returns
+MAX_OVERLAY = 50 * 1024 * 1024  # bytes of files that travel to a worker with a task
+MAX_LISTED = 50  # names in a line of the summary
+PRUNE_TIMEOUT = 600.0  # seconds for `docker builder prune`
+WORKER_TIMEOUT = 60.0  # seconds until the first Dask worker must be there
+REFRESH = 5.0  # seconds between two looks at which Dask workers there are
+WAKE_UP = 1.0  # seconds between two looks at the progress, if nothing ends
 QUIET = 60.0  # seconds without output, after which a line shows the progress
-NO_SUCH_IMAGE = re.compile(
-    "not exist|manifest unknown|not found|denied|forbidden|not authorized|invalid ref"
-)
 
 Report = Dict[str, Any]  # as in rubrics/schema/report.schema.json
-Options = argparse.Namespace  # as parse_arguments() returns them
+Arguments = argparse.Namespace  # as parse_arguments() returns them
 
 
-# ---- Tasks: what there is to evaluate ----
+class UsageError(Exception):
+    """Options that make no sense together."""
+
+
+# ---------------------------------------------------------------------------------------------
+# Tasks: what there is to evaluate
+# ---------------------------------------------------------------------------------------------
+
+
 class Task(NamedTuple):
-    """One Dockerfile, the files of its evaluation, and where report and log go; `name` is MODEL/REPO."""
+    """One Dockerfile, and the files of its evaluation."""
 
     repo: str
     model: str
-    name: str
     dockerfile: str
     rubric: str
     context: str
+    overlay: str | None
     report: str
-    log: str
+
+    @property
+    def name(self) -> str:
+        """MODEL/REPO, for messages."""
+        return de.printable(os.path.join(self.model, self.repo))
+
+    @property
+    def log(self) -> str:
+        """The path of the log, beside the report."""
+        return f"{self.report[: -len('.json')]}.log"
 
 
-def layout_pattern(layout: str) -> re.Pattern[str]:
-    """Return the pattern of a --layout; raise ArgumentTypeError if it is none."""
-    parts = re.split(r"(\{.*?\}|\*)", os.path.normpath(layout))
-    fields = {"{model}": "(?P<model>[^/]+(?:/[^/]+)*)", "{repo}": "(?P<repo>[^/]+)", "*": "[^/]*"}
-    if set(parts[1::2]) - set(fields) or parts.count("{repo}") != 1 or parts.count("{model}") > 1:
-        raise argparse.ArgumentTypeError(f"expected {{repo}}, {{model}} and * in '{layout}'")
-    return re.compile("".join(fields.get(part, re.escape(part)) for part in parts))
+class Rubrics:
+    """The rubrics of a run: each is read and checked once."""
+
+    def __init__(self) -> None:
+        self._rubrics: dict[str, bytes | de.EvaluationError] = {}
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a valid rubric; raise EvaluationError if it is none."""
+        if path not in self._rubrics:
+            self._rubrics[path] = self._check(path)
+        rubric = self._rubrics[path]
+        if isinstance(rubric, de.EvaluationError):
+            raise rubric
+        return rubric
+
+    def _check(self, path: str) -> bytes | de.EvaluationError:
+        try:
+            content = de.read_file(path)
+            de.parse_rubric(content, path)
+        except de.EvaluationError as error:
+            return error
+        return content
 
 
-def files_below(folder: str) -> Iterator[str]:
-    """Yield the files below a folder that are not hidden; follow links, except to a folder above the link."""
-    for place, folders, names in os.walk(folder, followlinks=True):
-        real = {
-            name: os.path.realpath(os.path.join(place, name)) for name in folders if name[0] != "."
+class Layout:
+    """Where the Dockerfiles are: a path with {model}, {repo} and *."""
+
+    def __init__(self, text: str) -> None:
+        """Raise ArgumentTypeError for a text that is no layout."""
+        self.text = os.path.normpath(text)
+        patterns = {
+            "{model}": "(?P<model>[^/]+(?:/[^/]+)*)",  # one or more folders
+            "{repo}": "(?P<repo>[^/]+)",
+            "*": "[^/]*",
         }
-        above = f"{os.path.realpath(place)}/"
-        folders[:] = [name for name, path in real.items() if not above.startswith(f"{path}/")]
-        yield from (os.path.join(place, name) for name in names if name[0] != ".")
+        words = re.split(r"(\{.*?\}|\*)", self.text)
+        fields = words[1::2]
+        has_unknown_field = any(field not in patterns for field in fields)
+        if has_unknown_field or fields.count("{repo}") != 1 or fields.count("{model}") > 1:
+            message = f"expected {{repo}}, {{model}} and * in '{text}'"
+            raise argparse.ArgumentTypeError(message)
+        pattern = "".join(patterns.get(word, re.escape(word)) for word in words)
+        self._pattern = re.compile(pattern)
+
+    def match(self, path: str) -> tuple[str, str] | None:
+        """Return model and repository of a Dockerfile's path, None if it does not fit."""
+        match = self._pattern.fullmatch(path)
+        if match is None:
+            return None
+        return match.groupdict().get("model") or "", match["repo"]
+
+    @property
+    def has_a_folder_for_each_answer(self) -> bool:
+        """Whether the repository is a folder, such as {model}/{repo}/Dockerfile."""
+        return "/" in self.text.split("{repo}")[1]
 
 
-def make_task(model: str, repo: str, dockerfile: str, options: Options) -> Task:
+def find_tasks(
+    arguments: Arguments,
+    rubrics: Rubrics,
+) -> tuple[list[Task], dict[str, list[Task]]]:
+    """Return the selected tasks, by repository and model, and those that are left out, by reason.
+
+    Raises UsageError if two answers share a folder with --overlay, EvaluationError if there is no
+    Dockerfile, or a folder is missing.
+    """
+    for option in ("artifacts", "rubrics", "checkouts"):
+        folder = getattr(arguments, option)
+        if folder and not os.path.isdir(folder):
+            raise de.EvaluationError(f"no such folder: {folder} (see --{option})")
+    tasks = list(all_tasks(arguments))
+    if arguments.overlay:
+        check_overlays(tasks)
+    by_report: dict[str, list[Task]] = collections.defaultdict(list)
+    for task in tasks:
+        by_report[os.path.realpath(task.report)].append(task)
+
+    selected: list[Task] = []
+    left_out: dict[str, list[Task]] = collections.defaultdict(list)
+    for task in sorted(tasks):
+        if not is_selected(task, arguments):
+            continue
+        rivals = len(by_report[os.path.realpath(task.report)])
+        if rivals > 1:
+            problem = f"{rivals} Dockerfiles would write {task.report}"
+        else:
+            problem = task_problem(task, rubrics)
+        if problem:
+            left_out[problem].append(task)
+        else:
+            selected.append(task)
+    if not selected and not left_out and arguments.shard == (1, 1):
+        raise de.EvaluationError(nothing_found(arguments, has_matched=bool(tasks)))
+    return selected, left_out
+
+
+def all_tasks(arguments: Arguments) -> Iterator[Task]:
+    """Yield the task of each Dockerfile that a layout matches."""
+    tasks: list[Task] = []
+    answers: set[str] = set()  # the folders that are one answer each
+    checkouts = os.path.realpath(arguments.checkouts) if arguments.checkouts else None
+    for path in de.files_below(arguments.artifacts):
+        if path.endswith(".dockerignore"):
+            continue
+        if checkouts and is_below(os.path.realpath(path), checkouts):
+            continue  # a Dockerfile of a repository
+        place = os.path.relpath(path, arguments.artifacts)
+        for layout in arguments.layout:
+            match = layout.match(place)
+            if match is None:
+                continue
+            model, repo = match
+            task = make_task(model, repo, path, arguments)
+            tasks.append(task)
+            if layout.has_a_folder_for_each_answer and os.path.exists(task.rubric):
+                answers.add(os.path.dirname(path))
+            break
+    for task in tasks:
+        # m/app/Dockerfile is an answer; its folder can hold a file like docker/Dockerfile.
+        is_part_of_an_answer = any(folder in answers for folder in folders_above(task.dockerfile))
+        if os.path.exists(task.rubric) or not is_part_of_an_answer:
+            yield task
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is below a folder; both are real paths."""
+    return path.startswith(os.path.join(folder, ""))
+
+
+def folders_above(path: str) -> Iterator[str]:
+    """Yield the folders above the folder of a file."""
+    folder = os.path.dirname(os.path.dirname(path))
+    while folder not in ("", os.path.dirname(folder)):
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def make_task(model: str, repo: str, dockerfile: str, arguments: Arguments) -> Task:
     """Return the task of a Dockerfile; without checkouts its own folder is the build context."""
-    context = (
-        os.path.join(options.checkouts, repo) if options.checkouts else os.path.dirname(dockerfile)
-    )
-    rubric, result = os.path.join(options.rubrics, repo), os.path.join(options.reports, model, repo)
-    files = (
-        dockerfile,
-        f"{rubric}.json",
-        os.path.normpath(context),
-        f"{result}.json",
-        f"{result}.log",
-    )
-    return Task(repo, model, de.printable(os.path.join(model, repo)), *files)
-
-
-def find_tasks(options: Options) -> tuple[list[Task], dict[str, list[Task]]]:
-    """Return the selected tasks, by repository and model, and those that are left out, by reason."""
-    by_report: dict[str, list[Task]] = defaultdict(list)  # by the real path of the report
-    for path in files_below(options.artifacts):
-        place = os.path.relpath(path, options.artifacts)
-        match = next(filter(None, (layout.fullmatch(place) for layout in options.layout)), None)
-        if match:
-            task = make_task(match.groupdict().get("model") or "", match["repo"], path, options)
-            by_report[os.path.realpath(task.report)].append(task)
-    by_problem: dict[str, list[Task]] = defaultdict(list)
-    for task in sorted(
-        task for group in by_report.values() for task in group if is_selected(task, options)
-    ):
-        same = by_report[os.path.realpath(task.report)]
-        by_problem[
-            f"{len(same)} would write {task.report}" if same[1:] else task_problem(task)
-        ].append(task)
-    if not by_problem and options.shard == "1/1":
-        raise de.EvaluationError(f"no Dockerfile in {options.artifacts} is selected (see --layout)")
-    return by_problem.pop("", []), by_problem
-
-
-def is_selected(task: Task, options: Options) -> bool:
-    """Check a task against --model, --repo and --shard."""
-    part, parts = map(int, options.shard.split("/"))
-    in_shard = (
-        zlib.crc32(os.fsencode(os.path.relpath(task.report, options.reports))) % parts == part - 1
-    )
-    chosen = ((task.model, options.model or "*"), (task.repo, options.repo or "*"))
-    return in_shard and all(
-        any(fnmatch.fnmatchcase(name, one) for one in some) for name, some in chosen
+    folder = os.path.dirname(dockerfile)
+    context = folder
+    if arguments.checkouts:
+        context = os.path.normpath(os.path.join(arguments.checkouts, repo))
+    return Task(
+        repo=repo,
+        model=model,
+        dockerfile=dockerfile,
+        rubric=os.path.join(arguments.rubrics, f"{repo}.json"),
+        context=context,
+        overlay=folder if arguments.overlay else None,
+        report=os.path.join(arguments.reports, model, f"{repo}.json"),
     )
 
 
-def task_problem(task: Task) -> str:
+def check_overlays(tasks: Sequence[Task]) -> None:
+    """Raise UsageError if two tasks have the same overlay."""
+    owners: dict[str | None, Task] = {}
+    for task in tasks:
+        owner = owners.setdefault(task.overlay, task)
+        if owner is not task:
+            files = f"{owner.dockerfile} and {task.dockerfile}"
+            raise UsageError(f"--overlay: {files} share a folder; each answer needs its own")
+
+
+def is_selected(task: Task, arguments: Arguments) -> bool:
+    """Return whether --model, --repo and --shard select a task."""
+    part, parts = arguments.shard
+    place = os.path.relpath(task.report, arguments.reports)
+    if zlib.crc32(os.fsencode(place)) % parts != part - 1:
+        return False
+    return fits(task.model, arguments.model) and fits(task.repo, arguments.repo)
+
+
+def fits(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a name fits one of the shell patterns; without patterns every name does."""
+    if not patterns:
+        return True
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def task_problem(task: Task, rubrics: Rubrics) -> str:
     """Return why a task cannot be evaluated, or ""."""
     if not os.path.isdir(task.context):
         return f"no build context: the folder {task.context} does not exist"
     try:
-        base_images(task)
-        de.load_rubric(task.rubric)
-    except (OSError, de.EvaluationError) as error:
+        rubrics.read(task.rubric)
+        de.read_file(task.dockerfile)
+    except de.EvaluationError as error:
         return str(error).splitlines()[0]
     return ""
 
 
-def base_images(task: Task) -> list[str]:
+def nothing_found(arguments: Arguments, *, has_matched: bool) -> str:
+    """Return why there is no Dockerfile to evaluate."""
+    if has_matched:
+        return f"no Dockerfile in {arguments.artifacts} is selected (see --model and --repo)"
+    layouts = [layout.text for layout in arguments.layout]
+    message = f"no file in {arguments.artifacts} is like {de.quoted_list(layouts)} (see --layout)"
+    places = [
+        os.path.relpath(path, arguments.artifacts) for path in de.files_below(arguments.artifacts)
+    ]
+    nearest = difflib.get_close_matches(layouts[0], places, n=1, cutoff=0)
+    if nearest:
+        message += f"; a file there: {os.path.join(arguments.artifacts, nearest[0])}"
+    return message
+
+
+_FROM = re.compile(
+    r"(?im)(?<!\\\n)^[ \t]*FROM[ \t]+(?P<image>\S.*?)(?:[ \t]+AS[ \t]+(?P<stage>\S+))?[ \t]*$"
+)
+_PLAIN_IMAGE = re.compile(r"[^\s$-][^\s$]*")  # without a flag or a variable
+
+
+def base_images(dockerfile: str) -> list[str]:
     """Return the images in FROM lines of a Dockerfile, except in lines with flags or variables."""
-    images, stages = set(), {"scratch"}
-    with open(task.dockerfile, encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    for line in re.finditer(
-        r"(?im)(?<!\\\n)^[ \t]*FROM[ \t]+(\S.*?)(?:[ \t]+AS[ \t]+(\S+))?[ \t]*$", text
-    ):
-        if re.fullmatch(r"[^\s$-][^\s$]*", line[1]) and line[1].lower() not in stages:
-            images.add(line[1])
-        stages.add((line[2] or "scratch").lower())
+    images: set[str] = set()
+    stages = {"scratch"}
+    for line in _FROM.finditer(de.read_file(dockerfile).decode(errors="replace")):
+        image = line["image"]
+        if _PLAIN_IMAGE.fullmatch(image) and image.lower() not in stages:
+            images.add(image)
+        if line["stage"]:
+            stages.add(line["stage"].lower())
     return sorted(images)
 
 
-# ---- One evaluation, on this machine or on a worker ----
-_running: dict[
-    subprocess.Popen[bytes], tuple[str, str, float]
-] = {}  # run, task, start (time.monotonic())
-_interrupted: set[str] = set()  # runs
+# ---------------------------------------------------------------------------------------------
+# One evaluation, on this machine or on a worker
+# ---------------------------------------------------------------------------------------------
 
 
-def call(
-    argv: Sequence[str], run: str, task_name: str = "", stderr: Any = None
-) -> tuple[int, bytes, str]:
-    """Run the evaluator for a task, or docker; return exit code, stdout, and stderr as one line."""
-    pipes: Any = {
-        "stdin": subprocess.DEVNULL,
-        "stdout": subprocess.PIPE,
-        "stderr": stderr or subprocess.PIPE,
-    }
-    process = subprocess.Popen(argv, start_new_session=True, **pipes)  # no Ctrl-C from the terminal
-    _running[process] = (run, task_name, time.monotonic())
-    if run in _interrupted:
-        process.send_signal(signal.SIGINT)
+class Request(NamedTuple):
+    """What run_task() needs to know, wherever it runs."""
+
+    run_id: str
+    name: str  # of the task
+    options: de.Options
+    build_cache: str | None = None  # size to which BuildKit's cache is reduced afterwards
+    log: str | None = None  # the file to which the log grows; None: the result has it
+    files: bytes | None = None  # Dockerfile, rubric and overlay, packed for another machine
+    program_sha256: str = ""  # of the evaluator that packed them
+
+
+class Result(NamedTuple):
+    """How an evaluation ended."""
+
+    kind: str  # of the error, as in ERROR_KINDS, "input" or "output"; "" if there is none
+    message: str = ""  # of the error
+    report: Report | None = None  # None if the evaluator has printed none
+    log: str = ""
+    engine_failed: bool = False  # the engine does not answer, or fails for every Dockerfile
+    worker: str = ""  # its name; "" on this machine
+    address: str = ""  # of the worker
+
+
+class Run:
+    """What runs on this machine for one evaluate_all."""
+
+    def __init__(self) -> None:
+        self.cancel = de.CancelToken()
+        self.evaluations: dict[subprocess.Popen[bytes], tuple[float, str]] = {}  # start, name
+        self._lock = threading.RLock()  # a second signal can arrive while interrupt() has it
+
+    def start(self, argv: Sequence[str], name: str, stderr: Any) -> subprocess.Popen[bytes]:
+        """Start an evaluator in a session of its own: the terminal's Ctrl-C does not reach it."""
+        with self._lock:
+            self.cancel.check()
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            self.evaluations[process] = (time.monotonic(), name)
+        return process
+
+    def interrupt(self) -> None:
+        """Interrupt what runs, and start nothing more."""
+        with self._lock:
+            self.cancel.cancel()
+            for process in list(self.evaluations):
+                process.send_signal(signal.SIGINT)
+
+    def longest(self) -> tuple[float, str] | None:
+        """Return start (time.monotonic()) and name of the evaluation that has run longest."""
+        return min(list(self.evaluations.values()), default=None)
+
+
+# By run id. A second upload of this file to a worker runs it again: what runs there stays known.
+_runs: dict[str, Run] = globals().get("_runs", {})
+
+
+def interrupt(run_id: str) -> None:
+    """Interrupt the evaluations of a run on this machine, now and those that would start later."""
+    _runs.setdefault(run_id, Run()).interrupt()
+
+
+def run_task(request: Request) -> Result:
+    """Evaluate a Dockerfile; return how that ended, whatever happened."""
+    worker = address = ""
+    if request.files is not None:
+        from distributed import get_worker
+
+        worker, address = str(get_worker().name), get_worker().address
     try:
-        output, errors = process.communicate(timeout=None if task_name else DOCKER_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        output, errors = process.communicate()[0], b"timed out"
-    del _running[process]
-    return process.returncode, output, " ".join((errors or b"").decode(errors="replace").split())
+        with tempfile.TemporaryDirectory() as folder:
+            result = evaluate(request, folder)
+    except de.EvaluationError as error:
+        result = Result(error.kind, str(error), engine_failed=isinstance(error, de.EngineFailed))
+    except OSError as error:  # no space for temporary files, no more processes
+        result = Result("engine", str(error), engine_failed=True)
+    return result._replace(worker=worker, address=address)
 
 
-def interrupt(run: str) -> None:
-    """Interrupt the processes of a run in this Python process, now and those started later."""
-    _interrupted.add(run)
-    for process in [process for process, (owner, _, _) in list(_running.items()) if owner == run]:
-        process.send_signal(signal.SIGINT)
-
-
-def run_task(task: Task, options: Options, log_path: str | None = None) -> tuple[Report, str]:
-    """Evaluate a Dockerfile; return report and log, which grows in `log_path`; or raise EvaluationError."""
-    problems = [
-        pull(image, options.docker, options.run_id) for image in base_images(task) if options.pull
-    ]
-    if any(problems):
-        raise de.EvaluationError("; ".join(filter(None, problems)), "pull")
-    argv = [
-        sys.executable,
-        os.path.join(PROJECT, "DockerfileEvaluator.py"),
-        "--verbose",
-        "--output=-",
-    ]
-    argv += [
-        f"--{name}={getattr(task, name)}" for name in ("dockerfile", "repo", "rubric", "context")
-    ]
-    argv += [f"--build-timeout={options.build_timeout}", f"--start-timeout={options.start_timeout}"]
-    argv += [
-        f"--jobs={options.jobs}",
-        f"--docker={options.docker}",
-        *["--offline"] * options.offline,
-    ]
-    argv += [f"--build-option={option}" for option in options.build_options]
-    argv += [f"--run-option={option}" for option in options.run_options]
-    with open(log_path, "a+b") if log_path else tempfile.TemporaryFile() as file:
-        code, output, _ = call(argv, options.run_id, task.name, file)
-        file.seek(max(file.seek(0, os.SEEK_END) - MAX_LOG, 0))
-        log = file.read().decode(errors="replace")
+def evaluate(request: Request, folder: str) -> Result:
+    """Run the evaluator; return how it ended. Files that are needed for it are put in `folder`."""
+    run = _runs.setdefault(request.run_id, Run())
+    options = request.options
+    if request.files is not None:
+        check_program(request.program_sha256)
+        options = unpack(request.files, folder, options)
+        if not os.path.isdir(str(options.context)):
+            return Result("input", f"there is no build context {options.context}")
+    with open_log(request.log or os.path.join(folder, "log")) as log:
+        process = run.start(command_line(options), request.name, log)
+        output = process.communicate()[0]
+        del run.evaluations[process]
+        log_text = ""
+        if request.files is not None:
+            log_text = read_end(log)
+        last_line = de.last_line(read_end(log))
     try:
         report: Report = json.loads(output)
     except ValueError:
-        raise de.EvaluationError(
-            f"no report, exit code {code}: {de.last_line(log)}", "engine"
-        ) from None
-    report["warnings"] += filter(None, [prune(options)])
-    return report, log
+        run.cancel.check()
+        problem = input_problem(options)
+        if problem:
+            return Result("input", problem)
+        message = f"no report, exit code {process.returncode}: {last_line}"
+        return Result("engine", message, engine_failed=True)
+    if request.build_cache:
+        report["warnings"] += prune(options.docker, request.build_cache, run.cancel)
+    error = report["error"]
+    if error is None:
+        return Result("", report=report, log=log_text)
+    return Result(
+        error["kind"],
+        error["message"],
+        report=report,
+        log=log_text,
+        engine_failed=error["engine_failed"],
+    )
 
 
-@functools.lru_cache(maxsize=None)
-def pull(image: str, docker: str, run: str, pauses: Sequence[float] = (5.0, 10.0, 0.0)) -> str:
-    """Pull an image that the engine lacks, once before each pause (in seconds); return the problem, or ""."""
-    code, _, problem = call([docker, "image", "inspect", image], run)
-    for pause in pauses if code else ():
-        code, _, problem = call([docker, "pull", image], run)
-        if code == 0 or run in _interrupted or NO_SUCH_IMAGE.search(problem.replace(image, "")):
-            return ""  # the build decides
-        time.sleep(pause)
-    return f"base image {image} cannot be pulled: {problem}" if code else ""
+def open_log(path: str) -> Any:
+    """Open a log, to which each evaluation of a Dockerfile appends; raise EvaluationError."""
+    try:
+        return open(path, "a+b")
+    except OSError as error:
+        raise de.EvaluationError(f"{path}: cannot write: {error.strerror}", "output") from None
 
 
-def prune(options: Options) -> str:
-    """Reduce BuildKit's cache to the size of --build-cache, if given; return the problem, or ""."""
+def read_end(file: Any) -> str:
+    """Return the last MAX_LOG bytes of a file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - MAX_LOG, 0))
+    return str(file.read().decode(errors="replace"))
+
+
+def command_line(options: de.Options) -> list[str]:
+    """Return the command line of an evaluation."""
     argv = [
-        options.docker,
-        "builder",
-        "prune",
-        "--force",
-        "--keep-storage",
-        str(options.build_cache),
+        sys.executable,
+        PROGRAM,
+        "--verbose",
+        "--output=-",
+        f"--dockerfile={options.dockerfile}",
+        f"--repo={options.repo}",
+        f"--rubric={options.rubric}",
+        f"--context={options.context}",
+        f"--build-timeout={options.build_timeout}",
+        f"--start-timeout={options.start_timeout}",
+        f"--jobs={options.jobs}",
+        f"--docker={options.docker}",
     ]
-    code, _, problem = call(argv, options.run_id) if options.build_cache else (0, b"", "")
-    return f"docker builder prune: {problem}" if code else ""
+    if options.overlay:
+        argv.append(f"--overlay={options.overlay}")
+    if options.offline:
+        argv.append("--offline")
+    argv += [f"--build-option={option}" for option in options.build_options]
+    argv += [f"--run-option={option}" for option in options.run_options]
+    return argv
 
 
-# ---- The run: what is evaluated, and what follows ----
+def input_problem(options: de.Options) -> str:
+    """Return why the evaluator cannot read its files, or ""."""
+    try:
+        inputs = de.read_inputs(options)
+        de.parse_rubric(inputs.rubric, str(options.rubric))
+    except de.EvaluationError as error:
+        return str(error).splitlines()[0]
+    if not os.path.isdir(str(options.context)):
+        return f"there is no build context {options.context}"
+    return ""
+
+
+def prune(docker: str, size: str, cancel: de.CancelToken) -> list[str]:
+    """Reduce BuildKit's cache to a size; return what goes wrong."""
+    words = ("builder", "prune", "--force", "--keep-storage", size)
+    try:
+        answer = de.Cli(docker, cancel).call(*words, timeout=PRUNE_TIMEOUT)
+    except de.EvaluationError as error:
+        return [f"docker builder prune: {error}"]
+    if answer.exit_code == 0:
+        return []
+    return [f"docker builder prune: {de.printable(de.last_line(answer.stderr), 300)}"]
+
+
+# ---------------------------------------------------------------------------------------------
+# Files that travel to a Dask worker
+# ---------------------------------------------------------------------------------------------
+
+
+def pack(options: de.Options, rubric: bytes) -> bytes:
+    """Return Dockerfile, rubric and overlay as a tar archive; raise EvaluationError ("input")."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        add_file(archive, "rubric.json", rubric)
+        if options.overlay:
+            check_size(options.overlay)
+            archive.add(options.overlay, "answer")
+        else:
+            name = os.path.basename(options.dockerfile)
+            add_file(archive, f"answer/{name}", de.read_file(options.dockerfile))
+            ignore_file = f"{options.dockerfile}.dockerignore"
+            if os.path.isfile(ignore_file):
+                add_file(archive, f"answer/{name}.dockerignore", de.read_file(ignore_file))
+    return buffer.getvalue()
+
+
+def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file to an archive."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+def check_size(folder: str) -> None:
+    """Raise EvaluationError if an overlay is too large to travel, or cannot be read."""
+    size = 0
+    try:
+        for _, entry in de.walk(folder):
+            size += entry.stat(follow_symlinks=False).st_size
+    except OSError as error:
+        raise de.EvaluationError(f"cannot read the overlay: {error}") from None
+    if size > MAX_OVERLAY:
+        limit = MAX_OVERLAY // 1024**2
+        raise de.EvaluationError(f"{folder}: an overlay over {limit} MiB cannot travel to a worker")
+
+
+def unpack(files: bytes, folder: str, options: de.Options) -> de.Options:
+    """Unpack what pack() has packed; return the options with the paths of the files."""
+    with tarfile.open(fileobj=io.BytesIO(files)) as archive:
+        # These are our own files: nothing is filtered, as the overlay's digest depends on it.
+        archive.extraction_filter = staticmethod(lambda member, _path: member)
+        archive.extractall(folder)  # noqa: S202
+    answer = os.path.join(folder, "answer")
+    return options._replace(
+        rubric=os.path.join(folder, "rubric.json"),
+        dockerfile=os.path.join(answer, os.path.basename(options.dockerfile)),
+        overlay=answer if options.overlay else None,
+    )
+
+
+def check_program(sha256: str) -> None:
+    """Raise EvaluationError if the evaluator on this worker is not the coordinator's."""
+    if sha256 != program_sha256():
+        message = "another evaluate_all.py has sent another version of the evaluator to this worker"
+        raise de.EvaluationError(message, "engine")
+
+
+def program_sha256() -> str:
+    """Return the SHA-256 of the evaluator."""
+    return hashlib.sha256(de.read_file(PROGRAM)).hexdigest()
+
+
+# ---------------------------------------------------------------------------------------------
+# What follows when an evaluation has ended
+# ---------------------------------------------------------------------------------------------
+
+
 class Job(NamedTuple):
-    """An evaluation. A repetition checks a bad score, without cache; a retry follows an error."""
+    """An evaluation that is to run. A repetition checks a bad score, a retry follows an error."""
 
     task: Task
-    is_repetition: bool = False
+    is_repetition: bool = False  # builds with --no-cache
     is_retry: bool = False
 
 
-def next_job(job: Job, report: Report, options: Options) -> Job | None:
-    """Return the next job of a task: a retry after an engine or registry error, a repetition, or None."""
-    kind = report["error"]["kind"] if report["error"] else ""
-    may_pass = kind in de.ERROR_KINDS and de.ERROR_KINDS[kind].may_pass
-    if may_pass and not job.is_retry:  # "interrupted": by others
-        return job._replace(is_retry=True)
-    if kind not in SCORED or options.no_repeat or report.get("repeated"):
-        return None
-    timed_out = any(row["status"] == "timeout" for row in report["test_results"])
-    is_doubtful = kind or timed_out or report["environment"]["image_starts"] is False
-    return Job(job.task, is_repetition=True) if is_doubtful else None
+class Score(NamedTuple):
+    """What is remembered of a scored report: thousands of them are in memory."""
+
+    part: float  # of the points, from 0 to 1
+    has_image: bool  # False: the build failed
+    counts: bool = True  # False: from before --fresh, so it only stays until there is another
 
 
-def plan(tasks: Sequence[Task], options: Options) -> tuple[list[Job], dict[Task, Report]]:
-    """Return the jobs to run, and the earlier reports that have a score for the same inputs."""
-    inputs = {name: getattr(options, name) for name in INPUTS}
-    jobs, results = [], {}
+# What an evaluation ended with.
+SCORE = "a score"
+DOUBTFUL = "a doubtful score: a test timed out, or the image could not be started"
+NO_IMAGE = "a score of 0, since the build failed or timed out"
+ENGINE_FAILED = "an engine error that does not depend on the Dockerfile"
+MAY_PASS = "another error that may pass"  # noqa: S105 - engine, registry; interrupted by others
+USAGE = "an error that stays"
+FILE_PROBLEM = "a file of the task that cannot be read or written"
+
+# What happens to its report.
+WRITE = "it is written"
+WRITE_UNLESS_BUILT = "it is written; a repetition's only if the first evaluation had no image"
+WRITE_IF_NO_SCORE = "it is written, unless there is a score for the same inputs"
+
+# What is evaluated then.
+NOTHING = "nothing"
+REPEAT = "the Dockerfile once more without cache, unless this was a repetition"
+RETRY = "the same once more, unless this was a retry"
+
+# How the engine failures in a row are counted.
+END = "the row ends"
+COUNT = "one more"
+STAY = "the result says nothing about the engine"
+
+
+class Rule(NamedTuple):
+    """What follows."""
+
+    report: str
+    then: str
+    engine_failures: str
+
+
+FOLLOWS = {
+    SCORE: Rule(WRITE, NOTHING, END),
+    DOUBTFUL: Rule(WRITE, REPEAT, END),
+    NO_IMAGE: Rule(WRITE_UNLESS_BUILT, REPEAT, END),
+    ENGINE_FAILED: Rule(WRITE_IF_NO_SCORE, RETRY, COUNT),
+    MAY_PASS: Rule(WRITE_IF_NO_SCORE, RETRY, END),
+    USAGE: Rule(WRITE_IF_NO_SCORE, NOTHING, END),
+    FILE_PROBLEM: Rule(WRITE_IF_NO_SCORE, NOTHING, STAY),
+}
+
+
+class Decision(NamedTuple):
+    """What follows from one result."""
+
+    is_written: bool
+    next_job: Job | None
+    engine_failures: str
+
+
+def ended_with(result: Result) -> str:
+    """Return what an evaluation ended with: a key of FOLLOWS."""
+    if result.kind in ("input", "output"):
+        return FILE_PROBLEM
+    if result.engine_failed:
+        return ENGINE_FAILED
+    if result.kind:
+        kind = de.ERROR_KINDS[result.kind]
+        if kind.has_score:
+            return NO_IMAGE
+        return MAY_PASS if kind.may_pass else USAGE
+    return DOUBTFUL if is_doubtful(result.report or {}) else SCORE
+
+
+def is_doubtful(report: Report) -> bool:
+    """Return whether a busy machine may be why the image of a report has lost points."""
+    if report["environment"]["image_starts"] is False:
+        return True
+    return any(row["status"] == "timeout" for row in report["test_results"])
+
+
+def decide(result: Result, job: Job, earlier: Score | None, *, repeats: bool) -> Decision:
+    """Return what follows from a result.
+
+    `earlier` is the score that the task has for the same inputs; `repeats` is False with
+    --no-repeat.
+    """
+    rule = FOLLOWS[ended_with(result)]
+    is_written = True
+    if rule.report == WRITE_UNLESS_BUILT and job.is_repetition:
+        is_written = earlier is None or not earlier.has_image
+    if rule.report == WRITE_IF_NO_SCORE:
+        is_written = earlier is None
+    next_job = None
+    if rule.then == REPEAT and repeats and not job.is_repetition:
+        next_job = Job(job.task, is_repetition=True)
+    if rule.then == RETRY and not job.is_retry:
+        next_job = job._replace(is_retry=True)
+    return Decision(is_written, next_job, rule.engine_failures)
+
+
+def score_of(report: Report, *, counts: bool = True) -> Score:
+    """Return what is remembered of a scored report."""
+    summary = report["summary"]
+    part = summary["total_score"] / (summary["max_score"] or 1)
+    return Score(part, has_image=report["error"] is None, counts=counts)
+
+
+# ---------------------------------------------------------------------------------------------
+# Plan: what is to be evaluated, and the scores that exist
+# ---------------------------------------------------------------------------------------------
+
+
+def plan(
+    tasks: Sequence[Task],
+    arguments: Arguments,
+    rubrics: Rubrics,
+) -> tuple[list[Job], dict[Task, Score]]:
+    """Return the jobs, repetitions last, and the scores that reports have for the same inputs."""
+    jobs: list[Job] = []
+    repetitions: list[Job] = []
+    scores: dict[Task, Score] = {}
+    fresh_since = start_of_fresh_run(arguments)
     for task in tasks:
-        job: Job | None = Job(task)
-        with suppress(OSError, ValueError), open(task.report, encoding="utf-8") as file:
-            report = json.load(file)
-            files = (task.dockerfile, task.repo, task.rubric)
-            if not options.fresh and de.matches(report, *files, context=task.context, **inputs):
-                results[task] = {"summary": report["summary"], "error": report["error"]}
-                if not (options.retry_failed and report["error"]):
-                    job = next_job(Job(task), report, options)
-        jobs.extend([job] if job else [])
-    return jobs, results
+        report = earlier_report(task, arguments, rubrics)
+        if report is None:
+            jobs.append(Job(task))
+            continue
+        is_old = arguments.fresh and not is_younger(task.report, fresh_since)
+        scores[task] = score_of(report, counts=not is_old)
+        is_failed_build = report["error"] is not None
+        is_due = is_failed_build or is_doubtful(report)
+        if is_old or (is_failed_build and arguments.retry_failed):
+            jobs.append(Job(task))
+        elif is_due and not report.get("repeated") and not arguments.no_repeat:
+            repetitions.append(Job(task, is_repetition=True))
+    return jobs + repetitions, scores
+
+
+def earlier_report(task: Task, arguments: Arguments, rubrics: Rubrics) -> Report | None:
+    """Return the report of a task if it has a score for the same inputs."""
+    report = de.read_report(task.report)
+    if report is None:
+        return None
+    options = evaluator_options(Job(task), arguments)
+    try:
+        inputs = de.read_inputs(options, rubrics.read(task.rubric))
+    except de.EvaluationError:  # gone since find_tasks()
+        return None
+    return report if de.is_report_for(report, options, inputs) else None
+
+
+def evaluator_options(job: Job, arguments: Arguments) -> de.Options:
+    """Return the options with which the evaluator runs for a job."""
+    task = job.task
+    # Models do not help each other: each has cache mounts of its own.
+    folder = os.path.realpath(os.path.dirname(task.report))
+    namespace = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    build_options = [*arguments.build_options, f"{de.CACHE_NAMESPACE}{namespace}"]
+    if job.is_repetition:
+        build_options.append("--no-cache")
+    return de.Options(
+        dockerfile=task.dockerfile,
+        repo=task.repo,
+        rubric=task.rubric,
+        context=task.context,
+        overlay=task.overlay,
+        build_timeout=arguments.build_timeout,
+        start_timeout=arguments.start_timeout,
+        jobs=arguments.jobs,
+        build_options=build_options,
+        run_options=arguments.run_options,
+        offline=arguments.offline,
+        docker=arguments.docker,
+    )
+
+
+def fresh_file(arguments: Arguments) -> str:
+    """Return the file that exists while a --fresh run with this selection is not complete."""
+    selection = repr((arguments.model, arguments.repo, arguments.shard))
+    return os.path.join(arguments.reports, f".fresh-{zlib.crc32(selection.encode()):08x}")
+
+
+def start_of_fresh_run(arguments: Arguments) -> float | None:
+    """Return when the --fresh run that is to be continued began, None if there is none."""
+    try:
+        return os.stat(fresh_file(arguments)).st_mtime
+    except OSError:
+        return None
+
+
+def is_younger(path: str, time_of_start: float | None) -> bool:
+    """Return whether a file was written after a time, by the clock of its file system."""
+    return time_of_start is not None and os.stat(path).st_mtime > time_of_start
+
+
+# ---------------------------------------------------------------------------------------------
+# Workers: where evaluations run
+# ---------------------------------------------------------------------------------------------
+
+TaskFuture = concurrent.futures.Future  # its result is a Result
+
+
+class Threads:
+    """Evaluations in threads of this process, on one engine."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Raise EvaluationError if the engine does not answer."""
+        self._run = _runs.setdefault(arguments.run_id, Run())
+        self._run_id = arguments.run_id
+        self._build_cache = arguments.build_cache
+        processors = engine_processors(arguments.docker, self._run.cancel)
+        if self._build_cache:
+            for problem in prune(arguments.docker, self._build_cache, self._run.cancel):
+                raise de.EvaluationError(problem)
+        self.parallel = arguments.parallel or min(processors, MAX_PARALLEL)
+        self.max_failures = MAX_ENGINE_FAILURES * self.parallel
+        self._executor = concurrent.futures.ThreadPoolExecutor(self.parallel)
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._executor.shutdown()
+
+    def submit(self, task: Task, options: de.Options, _rubric: bytes) -> TaskFuture[Result]:
+        """Start an evaluation as soon as a thread is free."""
+        request = Request(
+            self._run_id,
+            task.name,
+            options,
+            build_cache=self._build_cache,
+            log=task.log,
+        )
+        return self._executor.submit(run_task, request)
+
+    def interrupt(self) -> None:
+        """Interrupt all evaluations, which then clean up."""
+        self._run.interrupt()
+
+    def retire(self, _address: str) -> bool:
+        """Return whether there are other workers for the evaluations: there are none."""
+        return False
+
+    def longest(self) -> tuple[float, str] | None:
+        """Return start and name of the evaluation that has run longest."""
+        return self._run.longest()
+
+
+def engine_processors(docker: str, cancel: de.CancelToken) -> int:
+    """Return the number of the engine's processors; raise EvaluationError if it does not answer."""
+    cli = de.Cli(docker, cancel)
+    cli.connect()
+    answer = cli.call("info", "--format", "{{json .}}")
+    info = de.parse_object(answer.stdout)
+    host = info.get("host") or {}
+    processors = info.get("NCPU") or host.get("cpus")  # docker's name, podman's name
+    if not processors:
+        problem = de.last_line(answer.stderr) or "no number of processors"
+        raise de.EvaluationError(f"docker info: {de.printable(problem, 300)}", "engine")
+    return int(processors)
+
+
+class DaskWorkers:
+    """Evaluations on the workers of a Dask cluster. Each has an engine of its own."""
+
+    max_failures = MAX_ENGINE_FAILURES
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Raise EvaluationError if there is no scheduler or no worker."""
+        try:
+            distributed: Any = importlib.import_module("distributed")
+        except ImportError as error:
+            message = f"--dask needs the package distributed (pip install distributed): {error}"
+            raise de.EvaluationError(message) from None
+        # A lost scheduler is our line in the summary, not a traceback of asyncio.
+        for name in ("distributed", "distributed.client", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        self._run_id = arguments.run_id
+        self._build_cache = arguments.build_cache
+        self._program_sha256 = program_sha256()
+        self._threads: dict[str, int] = {}  # of each worker, by its address
+        self._refreshed = 0.0
+        self._retired: set[str] = set()
+        try:
+            self._client: Any = distributed.Client(arguments.dask, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise de.EvaluationError(f"no Dask scheduler: {error}") from None
+        try:
+            self._client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
+        except TimeoutError:
+            self._client.close()
+            message = f"no worker has come to {arguments.dask} in {WORKER_TIMEOUT:.0f} s"
+            raise de.EvaluationError(
+                f"{message} (start one: dask worker {arguments.dask})"
+            ) from None
+        # Also for workers that come later. The evaluator first: this file imports it.
+        self._client.upload_file(PROGRAM)
+        self._client.upload_file(os.path.abspath(__file__))
+        self._executor = self._client.get_executor(pure=False)
+
+    def __enter__(self) -> DaskWorkers:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._client.close()
+
+    @property
+    def parallel(self) -> int:
+        """The number of evaluations that run at a time; workers can come and go."""
+        if time.monotonic() - self._refreshed > REFRESH:
+            self._refresh()
+        return max(sum(self._threads.values()), 1)
+
+    def _refresh(self) -> None:
+        with contextlib.suppress(Exception):  # the scheduler is gone
+            known = self._client.nthreads()
+            self._threads = {
+                address: threads
+                for address, threads in known.items()
+                if address not in self._retired
+            }
+        self._refreshed = time.monotonic()
+
+    def submit(self, task: Task, options: de.Options, rubric: bytes) -> TaskFuture[Result]:
+        """Send an evaluation to the cluster, with its files; raise EvaluationError ("input")."""
+        options = options._replace(context=os.path.abspath(str(options.context)))
+        request = Request(
+            self._run_id,
+            task.name,
+            options,
+            build_cache=self._build_cache,
+            files=pack(options, rubric),
+            program_sha256=self._program_sha256,
+        )
+        future: TaskFuture[Result] = self._executor.submit(run_task, request)
+        return future
+
+    def interrupt(self) -> None:
+        """Interrupt all evaluations, which then clean up."""
+        with contextlib.suppress(Exception):  # the scheduler, or a worker, is gone
+            self._client.run(interrupt, self._run_id, on_error="ignore")
+
+    def retire(self, address: str) -> bool:
+        """Give a worker no more evaluations; return whether there are others."""
+        self._retired.add(address)
+        with contextlib.suppress(Exception):  # it is gone already
+            self._client.retire_workers([address])
+        self._refresh()
+        return bool(self._threads)
+
+    def longest(self) -> tuple[float, str] | None:
+        """Return None: what runs on a worker is not known here."""
+        return None
+
+
+Workers = Union[Threads, DaskWorkers]
+
+
+# ---------------------------------------------------------------------------------------------
+# Coordinator
+# ---------------------------------------------------------------------------------------------
 
 
 class Coordinator:
-    """Runs jobs on an executor, writes what they return, and decides what follows."""
+    """Gives jobs to workers, writes the reports that come back, and does what follows.
 
-    def __init__(self, options: Options, results: dict[Task, Report]) -> None:  # noqa: D107
-        self.options, self.results, self.signal = options, results, 0
+    What waits is in a queue here. The workers get only what keeps them busy, and what has ended
+    wakes the coordinator: so an evaluation costs the same, however many there are.
+    """
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        jobs: Sequence[Job],
+        scores: dict[Task, Score],
+        rubrics: Rubrics,
+    ) -> None:
+        self.scores = scores
         self.problems: dict[Task, str] = {}  # why a task has no score, or no repetition
-        self._pending: dict[Future[tuple[Report, str]], Job] = {}
-        self._engine_errors, self._stop_reason = 0, ""  # errors in a row
-        self._clear, self._printed = "\r\x1b[K" if sys.stdout.isatty() else "", time.monotonic()
+        self.signal = 0
+        self.stop_reason = ""
+        self._arguments = arguments
+        self._rubrics = rubrics
+        self._waiting = collections.deque(jobs)
+        self._submitted: dict[TaskFuture[Result], Job] = {}
+        self._ended: queue.SimpleQueue[TaskFuture[Result] | None] = queue.SimpleQueue()
+        self._engine_failures: collections.Counter[str] = collections.Counter()  # by worker
+        self._workers: Workers | None = None
+        self._is_interrupted = False  # the evaluations were
+        failed = sum(not score.has_image for score in scores.values() if score.counts)
+        self._progress = Progress(len(jobs), failed)
 
-    def run(self, jobs: Sequence[Job]) -> None:
-        """Run jobs and what follows from them; raise EvaluationError if the engine does not work."""
-        self._total, self._started = len(jobs), time.monotonic()
-        with ExitStack() as stack:
-            self._executor, self._parallel, self._interrupt = connect(self.options, stack)
-            for task in [
-                job.task for job in jobs if self.options.fresh and os.path.exists(job.task.report)
-            ]:
-                os.unlink(task.report)
-            try:
-                for job in sorted(jobs, key=self._rank):
-                    self._submit(job)
-                while self._pending:
-                    for future in wait(self._pending, 1.0, FIRST_COMPLETED).done:
-                        self._finish(self._pending.pop(future), future)
-                    if self.signal:
-                        self._stop("interrupted")
-                    self._show_progress()
-            finally:
-                self._stop("unexpected error")  # otherwise the executor would first run all jobs
-
-    def _rank(self, job: Job) -> tuple[bool, bool]:
-        """Return a sort key: images on the engine first, then images to pull, repetitions last."""
-        images = base_images(job.task) if self.options.pull else []
-        return job.is_repetition, any(
-            pull(it, self.options.docker, self.options.run_id, ()) for it in images
-        )
+    def run(self, workers: Workers) -> None:
+        """Run all jobs, and what follows from them."""
+        self._workers = workers
+        try:
+            while self._waiting or self._submitted:
+                self._submit()
+                self._take_results()
+                if self.signal:
+                    self._stop("interrupted")
+                self._progress.show(self._left, workers.longest())
+        finally:
+            self._stop("unexpected error")
 
     def on_signal(self, number: int, _frame: object) -> None:
-        """Stop after the first signal, exit immediately at the second."""
-        if self.signal:
-            os._exit(128 + self.signal)
-        self.signal = number
-
-    def _submit(self, job: Job) -> None:
-        """Put a job at the end of the executor's queue."""
-        options = Options(**vars(self.options))
-        options.build_options = [*options.build_options, *["--no-cache"] * job.is_repetition]
-        os.makedirs(os.path.dirname(job.task.report), exist_ok=True)
-        log_path = None if options.dask else job.task.log
-        self._pending[self._executor.submit(run_task, job.task, options, log_path)] = job
-
-    def _finish(self, job: Job, future: Future[tuple[Report, str]]) -> None:
-        """Write the report, submit the job that follows, print a line."""
-        task, error = (
-            job.task,
-            OSError("scheduler lost") if future.cancelled() else future.exception(),
-        )
-        message = str(error).partition("\n")[0]
-        failure: Report = {"error": {"kind": getattr(error, "kind", "engine"), "message": message}}
-        report, log = (failure, "") if error else future.result()
-        kind, words = report["error"]["kind"] if report["error"] else "", describe(report)
-        if self._stop_reason and (error or kind == "interrupted"):
+        """Stop after the first signal; at the second exit when the interrupts have been sent."""
+        if not self.signal:
+            self.signal = number
+            self._ended.put(None)  # wakes run()
             return
-        self.problems[task] = "" if kind in SCORED else words
-        if kind in SCORED:
-            report.update({"repeated": True} if job.is_repetition else {})
-            self.results[task] = {"summary": report["summary"], "error": report["error"]}
-        if kind in SCORED or not (
-            error or task in self.results
-        ):  # an error never overwrites a score
-            de.write_file(task.report, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-        elif task not in self.results and os.path.exists(task.report):
-            os.unlink(task.report)  # of other inputs
-        if log and self.options.dask:
-            de.write_file(task.log, log, append=True)
-        following = None if self._stop_reason else next_job(job, report, self.options)
-        if following:
-            self._submit(following)
-            words += ", to be repeated" if kind in SCORED else ", to be tried again"
-        self._line(f"[{self._total - len(self._pending)}/{self._total}] {task.name}: {words}")
-        self._engine_errors = (
-            self._engine_errors + (kind == "engine") if kind in ("engine", "pull") else 0
-        )
-        if self._engine_errors >= MAX_ENGINE_ERRORS * self._parallel:
-            self._stop(f"the last {self._engine_errors} evaluations ended in engine errors")
+        signal.signal(number, signal.SIG_DFL)  # for a third one
+        if not self._is_interrupted and self._workers:
+            self._workers.interrupt()
+        os._exit(128 + self.signal)
+
+    @property
+    def _left(self) -> int:
+        return len(self._waiting) + len(self._submitted)
+
+    def _submit(self) -> None:
+        """Keep the workers busy."""
+        if not self._workers or not self._waiting:
+            return
+        limit = SUBMITTED * self._workers.parallel
+        while self._waiting and len(self._submitted) < limit:
+            job = self._waiting.popleft()
+            task = job.task
+            try:
+                make_folder(os.path.dirname(task.report))
+                future = self._workers.submit(
+                    task,
+                    evaluator_options(job, self._arguments),
+                    self._rubrics.read(task.rubric),
+                )
+            except de.EvaluationError as error:
+                self._finish(job, Result(error.kind, str(error)))
+                continue
+            self._submitted[future] = job
+            future.add_done_callback(self._ended.put)
+
+    def _take_results(self) -> None:
+        """Wait until evaluations have ended, at most WAKE_UP seconds; do what follows from them."""
+        try:
+            self._take(self._ended.get(timeout=WAKE_UP))
+            while True:
+                self._take(self._ended.get_nowait())
+        except queue.Empty:
+            return
+
+    def _take(self, future: TaskFuture[Result] | None) -> None:
+        if future is None:  # a signal
+            return
+        if future.cancelled():  # nothing is cancelled here: Dask does it without a scheduler
+            self._lose_scheduler()
+            return
+        job = self._submitted.pop(future, None)
+        if job:
+            self._finish(job, result_of(future))
+
+    def _finish(self, job: Job, result: Result) -> None:
+        """Do what follows from a result, and print a line."""
+        if self.stop_reason and (result.report is None or result.kind == "interrupted"):
+            return  # the next start evaluates it
+        repeats = not self._arguments.no_repeat
+        decision = decide(result, job, self.scores.get(job.task), repeats=repeats)
+        text = describe(result)
+        try:
+            if result.log:
+                de.write_file(job.task.log, result.log, append=True)
+            if decision.is_written:
+                self._write(job, result)
+        except de.EvaluationError as error:  # the report or the log
+            text = f"output error: {error}"
+            decision = decision._replace(is_written=False, next_job=None)
+        has_new_score = decision.is_written and is_scored(result)
+        self.problems[job.task] = "" if has_new_score else text
+        if decision.next_job and not self.stop_reason:
+            self._waiting.append(decision.next_job)
+            is_repetition = decision.next_job.is_repetition and not job.is_repetition
+            text += ", to be repeated" if is_repetition else ", to be tried again"
+        if result.worker:
+            text += f" ({de.printable(result.worker)})"
+        self._progress.ended(job.task.name, text, self._left)
+        self._count(decision.engine_failures, result)
+
+    def _write(self, job: Job, result: Result) -> None:
+        """Write the report of a result, and remember its score.
+
+        Raises EvaluationError ("output").
+        """
+        task = job.task
+        report = result.report
+        if not is_scored(result):
+            # What is there has a score for other inputs, if it has one.
+            warnings = de.keep_score(task.report, de.read_report(task.report))
+            if report:
+                report["warnings"] += warnings
+        if report is None:
+            return
+        with_own_paths(report, task)
+        if job.is_repetition and is_scored(result):
+            report["repeated"] = True
+        text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
+        de.write_file(task.report, f"{text}\n")
+        if is_scored(result):
+            before = self.scores.get(task)
+            self.scores[task] = score_of(report)
+            failed_before = before is not None and before.counts and not before.has_image
+            self._progress.failed += int(result.kind != "") - int(failed_before)
+
+    def _count(self, engine_failures: str, result: Result) -> None:
+        """Count engine failures in a row; retire a worker that has too many."""
+        if engine_failures == END:
+            self._engine_failures[result.address] = 0
+        if engine_failures != COUNT or not self._workers or self.stop_reason:
+            return
+        self._engine_failures[result.address] += 1
+        failures = self._engine_failures[result.address]
+        if failures != self._workers.max_failures:
+            return
+        text = f"the last {failures} evaluations ended in engine errors"
+        if result.worker:
+            text = f"worker {de.printable(result.worker)} is retired: {text} there"
+            self._progress.line(text)
+            text = "no worker is left"
+        if not self._workers.retire(result.address):
+            self._stop(text)
 
     def _stop(self, reason: str) -> None:
-        """Start nothing more, and interrupt the running evaluations, which clean up."""
-        if self._pending and not self._stop_reason:
-            self._stop_reason = reason
-            self._interrupt()
-            self._pending = {
-                future: job for future, job in self._pending.items() if not future.cancel()
-            }
-            self._line(f"{reason}: the running evaluations clean up")
+        """Start nothing more, and interrupt the running evaluations, which clean up.
 
-    def _line(self, text: str) -> None:
-        """Print a line in place of the progress bar."""
-        print(f"{self._clear}{text}", flush=True)
+        Nothing is cancelled: Dask would forget what runs. What has not begun ends in run_task().
+        """
+        if self.stop_reason or not self._left or not self._workers:
+            return
+        self.stop_reason = reason
+        self._waiting.clear()
+        self._progress.line(f"{reason}: the running evaluations clean up")
+        self._workers.interrupt()
+        self._is_interrupted = True
+
+    def _lose_scheduler(self) -> None:
+        """Give up what was submitted: no result of it can come."""
+        self._waiting.clear()
+        self._submitted.clear()
+        if not self.stop_reason:
+            self.stop_reason = "the Dask scheduler was lost"
+            self._progress.line(
+                f"{self.stop_reason}: the evaluations on its workers end by themselves"
+            )
+
+
+def make_folder(path: str) -> None:
+    """Make the folder of a report; raise EvaluationError ("output") if that is impossible."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise de.EvaluationError(f"{path}: cannot write: {error.strerror}", "output") from None
+
+
+def result_of(future: TaskFuture[Result]) -> Result:
+    """Return the result of a future, also if it has none."""
+    error = future.exception()
+    if error:  # workers that died with the evaluation, or an error of this program
+        return Result("engine", f"{type(error).__name__}: {error}")
+    return future.result()
+
+
+def is_scored(result: Result) -> bool:
+    """Return whether a result has a score; a failed build has one, which is 0."""
+    return result.report is not None and de.is_scored(result.report)
+
+
+def with_own_paths(report: Report, task: Task) -> None:
+    """Name the files in a report by their paths here, wherever the evaluation ran."""
+    report["dockerfile"] = task.dockerfile
+    report["rubric"] = task.rubric
+    report["environment"]["context"] = task.context
+    report["environment"]["overlay"] = task.overlay
+
+
+# ---------------------------------------------------------------------------------------------
+# Screen
+# ---------------------------------------------------------------------------------------------
+
+
+class Progress:
+    """Prints a line for each evaluation, and a progress bar on a terminal."""
+
+    def __init__(self, total: int, failed: int) -> None:
+        self.total = total
+        self.failed = failed  # builds
+        self._is_terminal = sys.stdout.isatty()
+        self._started = time.monotonic()
         self._printed = time.monotonic()
 
-    def _show_progress(self) -> None:
-        """Draw a progress bar on a terminal; elsewhere print a line after QUIET seconds without one."""
-        now, left = time.monotonic(), len(self._pending)
-        done, failed = (
-            self._total - left,
-            sum(bool(result["error"]) for result in self.results.values()),
-        )
-        text = f"{done}/{self._total}, {failed} failed builds"
-        text += (
-            f", {timedelta(seconds=int((now - self._started) / done * left))} left" if done else ""
-        )
-        for start, name in sorted(
-            (start, name) for _, name, start in list(_running.values()) if name
-        )[:1]:
+    def line(self, text: str) -> None:
+        """Print a line, in place of the progress bar."""
+        clear = "\r\x1b[K" if self._is_terminal else ""
+        print(f"{clear}{text}", flush=True)
+        self._printed = time.monotonic()
+
+    def ended(self, name: str, text: str, left: int) -> None:
+        """Print how an evaluation ended."""
+        self.line(f"[{self.total - left}/{self.total}] {name}: {text}")
+
+    def show(self, left: int, longest: tuple[float, str] | None) -> None:
+        """Draw the progress bar; without a terminal print a line after QUIET seconds."""
+        if self._is_terminal:
+            done = self.total - left
+            width = os.get_terminal_size().columns - 1
+            bar = f"[{'#' * (20 * done // self.total):.<20}] {self._text(left, longest)}"
+            print(f"\r\x1b[K{bar[:width] if left else ''}", end="", flush=True)
+        elif time.monotonic() - self._printed > QUIET:
+            self.line(self._text(left, longest))
+
+    def _text(self, left: int, longest: tuple[float, str] | None) -> str:
+        now = time.monotonic()
+        done = self.total - left
+        text = f"{done}/{self.total}, {self.failed} failed builds"
+        if done:
+            seconds = (now - self._started) / done * left
+            text += f", {timedelta(seconds=int(seconds))} left"
+        if longest:
+            start, name = longest
             text += f"; {name} has been running for {timedelta(seconds=int(now - start))}"
-        if self._clear:
-            bar = f"[{'#' * (20 * done // self._total):.<20}] {text}"[
-                : os.get_terminal_size().columns - 1
-            ]
-            print(f"{self._clear}{bar if left else ''}", end="", flush=True)
-        elif now - self._printed > QUIET:
-            self._line(text)
+        return text
 
 
-def connect(options: Options, stack: ExitStack) -> tuple[Executor, int, Callable[[], object]]:
-    """Return an executor, how many evaluations it runs in parallel, and a function that interrupts these."""
-    if options.dask:
-        client: Any = stack.enter_context(
-            importlib.import_module("distributed").Client(options.dask)
-        )
-        stop = functools.partial(client.run, interrupt, options.run_id, on_error="ignore")
-        return client.get_executor(pure=False), max(sum(client.nthreads().values()), 1), stop
-    _, output, problem = call([options.docker, "info", "--format", "{{json .}}"], options.run_id)
-    info = json.loads(output or "{}")
-    processors = info.get("NCPU") or info.get("host", {}).get(
-        "cpus"
-    )  # docker's name, podman's name
-    problem = (
-        prune(options)
-        if processors
-        else "docker info: " + (info.get("ServerErrors") or [problem])[0]
-    )
-    if problem:
-        raise de.EvaluationError(problem)
-    parallel = options.parallel or min(processors, 8)
-    stop = functools.partial(interrupt, options.run_id)
-    return stack.enter_context(ThreadPoolExecutor(parallel)), parallel, stop
-
-
-# ---- Command line ----
-def describe(report: Report) -> str:
-    """Return the result of an evaluation in one line."""
-    if report["error"]:
-        kind, message = report["error"]["kind"], de.printable(report["error"]["message"], 300)
-        return f"build failed: {message}" if kind in SCORED else f"{kind} error: {message}"
-    summary, build_time = report["summary"], report["build"]["execution_time"]
+def describe(result: Result) -> str:
+    """Return how an evaluation ended, in one line."""
+    message = de.printable(result.message.partition("\n")[0], 300)
+    if result.kind in ("build", "build_timeout"):
+        return f"build failed: {message}"
+    if result.kind or result.report is None:
+        return f"{result.kind} error: {message}"
+    summary = result.report["summary"]
     score = de.percent(summary["total_score"], summary["max_score"])
-    times = f"build {build_time:.0f} s, tests {summary['total_execution_time']:.0f} s"
+    build_time = result.report["build"]["execution_time"]
+    test_time = summary["total_execution_time"]
+    times = f"build {build_time:.0f} s, tests {test_time:.0f} s"
     return f"{summary['passed_tests']} of {summary['total_tests']} tests, {score} ({times})"
 
 
-def print_plan(tasks: Sequence[Task], jobs: Sequence[Job], left_out: dict[str, list[Task]]) -> None:
-    """Print the Dockerfiles of each model and base image, and what is left out."""
-    planned = Counter(job.task.model for job in jobs)
-    for model, count in sorted(Counter(task.model for task in tasks).items()):
-        print(f"{de.printable(model)}: {count} Dockerfiles, {count - planned[model]} resumed")
-    for image, count in Counter(
-        image for task in tasks for image in base_images(task)
-    ).most_common():
-        print(f"base image {de.printable(image)}: {count} Dockerfiles")
+def print_plan(
+    tasks: Sequence[Task],
+    jobs: Sequence[Job],
+    left_out: dict[str, list[Task]],
+) -> None:
+    """Print the Dockerfiles of each model, and what is left out and why."""
+    planned = collections.Counter(job.task.model for job in jobs)
+    counts = collections.Counter(task.model for task in tasks)
+    for model, count in sorted(counts.items()):
+        resumed = count - planned[model]
+        print(f"{de.printable(model)}: {count} Dockerfiles, {resumed} resumed")
     for problem, group in left_out.items():
-        files = (de.printable(task.dockerfile) for task in group)
-        print(f"left out: {de.printable(problem, 400)}", *files, sep="\n  ")
+        print(f"left out: {de.printable(problem, 400)}")
+        for task in group:
+            print(f"  {de.printable(task.dockerfile)}")
+
+
+def print_base_images(tasks: Sequence[Task]) -> None:
+    """Print the base images of the Dockerfiles, the most common ones first."""
+    counts = collections.Counter(image for task in tasks for image in base_images(task.dockerfile))
+    for image, count in counts.most_common():
+        print(f"base image {de.printable(image)}: {count} Dockerfiles")
 
 
 def print_summary(
-    tasks: Sequence[Task], results: dict[Task, Report], problems: dict[Task, str]
+    tasks: Sequence[Task],
+    scores: dict[Task, Score],
+    problems: dict[Task, str],
 ) -> None:
-    """Print the counts, what has no result and why, and the mean score of each model."""
-    failed = sum(bool(result["error"]) for result in results.values())
-    print(
-        f"{len(results)} of {len(tasks)} Dockerfiles have a score, {failed} of these a failed build"
-    )
-    reasons: dict[str, list[str]] = defaultdict(list)
+    """Print the counts, what has no score and why, and the mean score of each model."""
+    parts: dict[str, list[float]] = {task.model: [] for task in tasks}
+    reasons: dict[str, list[str]] = collections.defaultdict(list)
+    failed = 0
     for task in tasks:
-        if problems.get(task) or task not in results:
-            label = "not repeated" if task in results else "no score"
-            reasons[f"{label}: {problems.get(task, 'not evaluated')}"].append(task.name)
+        score = scores.get(task)
+        if score and score.counts:
+            parts[task.model].append(score.part)
+            failed += not score.has_image
+            if problems.get(task):
+                reasons[f"not repeated: {problems[task]}"].append(task.name)
+        else:
+            label = "no new score, the earlier report stays" if score else "no score"
+            problem = problems.get(task) or "not evaluated"
+            reasons[f"{label}: {problem}"].append(task.name)
+    scored = sum(len(group) for group in parts.values())
+    print(f"{scored} of {len(tasks)} Dockerfiles have a score, {failed} of these a failed build")
     for reason, names in reasons.items():
-        print(f"{de.printable(reason, 400)}: {de.quoted_list(names, '', 50)}")
-    for model in sorted({task.model for task in tasks}):
-        summaries = [
-            results[task]["summary"] for task in tasks if task.model == model and task in results
-        ]
-        total = sum(summary["total_score"] / (summary["max_score"] or 1) for summary in summaries)
-        mean = de.percent(total, len(summaries))
-        print(f"{de.printable(model)}: mean score {mean} of {len(summaries)} reports")
+        print(f"{de.printable(reason, 400)}: {de.quoted_list(names, '', MAX_LISTED)}")
+    for model, group in sorted(parts.items()):
+        mean = "no reports"
+        if group:
+            mean = f"mean score {de.percent(sum(group), len(group))} of {len(group)} reports"
+        print(f"{de.printable(model)}: {mean}")
 
 
-def parse_arguments(argv: Sequence[str] | None = None) -> Options:
-    """Return the options with their defaults; exit with 2 if they make no sense."""
+# ---------------------------------------------------------------------------------------------
+# Command line
+# ---------------------------------------------------------------------------------------------
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
-        "evaluate_all", None, str(__doc__).splitlines()[0], allow_abbrev=False
+        prog="evaluate_all.py",
+        usage="evaluate_all.py [OPTION]…",
+        description="Evaluate many Dockerfiles in parallel. Started again, it goes on where it "
+        "stopped.",
+        epilog="Example: evaluate_all.py --artifacts answers --layout '{model}/{repo}/Dockerfile'\n"
+        "Exit codes: 0 every Dockerfile has a scored report; 1 one has none; 2 bad arguments; "
+        "130 Ctrl-C",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.usage = "evaluate_all.py [OPTION]…"
-    add = parser.add_argument
-    for name, text in {
-        "artifacts": "Dockerfiles",
-        "rubrics": "rubrics",
-        "reports": "reports",
-    }.items():
-        add(
-            f"--{name}", metavar="DIR", default=name, help=f"folder of the {text} (default: {name})"
-        )
+    add = parser.add_argument_group("which Dockerfiles").add_argument
+    add("--artifacts", metavar="DIR", default="artifacts", help="Dockerfiles (default: artifacts)")
+    add(
+        "--layout",
+        metavar="PATH",
+        action="append",
+        type=Layout,
+        help=f"their paths in it; repeatable (default: {DEFAULT_LAYOUT})",
+    )
+    add("--rubrics", metavar="DIR", default="rubrics", help="REPO.json (default: rubrics)")
     add(
         "--checkouts",
         metavar="DIR",
-        help="folder of the build contexts (default: checkouts, if it exists)",
+        help="build contexts, one folder for each repository; '' means the folders of the "
+        "Dockerfiles (default: checkouts, if it exists)",
     )
-    add(
-        "--layout",
-        action="append",
-        type=layout_pattern,
-        help=f"paths in it; repeatable (default: {LAYOUT})",
-    )
-    for name in ("model", "repo"):
-        add(
-            f"--{name}",
-            metavar="PATTERN",
-            action="append",
-            help=f"{name}s by shell pattern; repeatable",
-        )
+    add("--overlay", action="store_true", help="lay the folder of a Dockerfile over its context")
+    add("--model", metavar="PATTERN", action="append", default=[], help="only these; repeatable")
+    add("--repo", metavar="PATTERN", action="append", default=[], help="only these; repeatable")
     add("--shard", metavar="K/N", default="1/1", help="only the Kth of N parts")
+
+    add = parser.add_argument_group("what is evaluated again").add_argument
+    add("--reports", metavar="DIR", default="reports", help="MODEL/REPO.json (default: reports)")
+    add("--fresh", action="store_true", help="evaluate everything again")
+    add("--retry-failed", action="store_true", help="evaluate failed builds again")
+    add("--no-repeat", action="store_true", help="repeat no failed builds and timeouts")
+    add("--list", action="store_true", help="only print what there is to do")
+
+    add = parser.add_argument_group("where it runs").add_argument
     add(
         "--parallel",
         metavar="N",
         type=int,
-        help="evaluations in parallel (default: processors, at most 8)",
+        help=f"evaluations at a time (default: the engine's processors, at most {MAX_PARALLEL})",
     )
-    add("--dask", metavar="ADDRESS", help="evaluate on the workers of this Dask scheduler")
-    add("--list", action="store_true", help="print the plan only")
-    add("--fresh", action="store_true", help="evaluate everything again")
-    add("--retry-failed", action="store_true", help="evaluate failed builds again")
-    add("--no-repeat", action="store_true", help="never repeat an evaluation")
-    add("--pull", action="store_true", help="pull missing base images before the builds")
-    add(
-        "--build-cache",
-        metavar="SIZE",
-        help="prune BuildKit's cache to this size after each evaluation",
-    )
-    add("--build-timeout", metavar="S", type=float, default=3600.0, help="seconds (default: 3600)")
-    add("--start-timeout", metavar="S", type=float, default=120.0, help="seconds (default: 120)")
-    add(
-        "--jobs",
-        metavar="N",
-        type=int,
-        default=1,
-        help="parallel commands in one evaluation (default: 1)",
-    )
-    for step in ("build", "run"):
-        text = f"an argument of docker {step}; repeatable"
-        add(
-            f"--{step}-option",
-            dest=f"{step}_options",
-            metavar="OPT",
-            action="append",
-            default=[],
-            help=text,
-        )
-    add("--offline", action="store_true", help="count a missing base image as a failed build")
-    add(
-        "--docker",
-        metavar="PROGRAM",
-        default="docker",
-        help="docker-compatible CLI (default: docker)",
-    )
-    options = parser.parse_args(argv)
-    try:  # checks the options only: there is no report
-        de.matches(
-            {}, os.devnull, "none", os.devnull, **{name: getattr(options, name) for name in INPUTS}
-        )
+    add("--dask", metavar="ADDRESS", help="on the workers of this Dask scheduler")
+    add("--build-cache", metavar="SIZE", help="afterwards prune BuildKit's cache to this size")
+
+    de.add_run_options(parser.add_argument_group("how each is evaluated"))
+    return parser
+
+
+def parse_arguments(argv: Sequence[str] | None = None) -> Arguments:
+    """Return the options with their defaults; exit with 2 if they make no sense."""
+    parser = argument_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        de.checked(evaluator_options(Job(Task("r", "m", "d", "r", "c", None, "r.json")), arguments))
     except ValueError as error:
         parser.error(str(error))
-    part = re.fullmatch("([1-9][0-9]*)/([1-9][0-9]*)", options.shard)
-    if (
-        not part
-        or int(part[1]) > int(part[2])
-        or (options.parallel is not None and options.parallel < 1)
-    ):
-        parser.error(
-            "--shard: expected K/N with K from 1 to N; --parallel: expected a number over 0"
-        )
-    if options.dask and (options.pull or options.parallel):
-        parser.error("--dask: not with --pull or --parallel")
-    options.layout = options.layout or [layout_pattern(LAYOUT)]
-    options.checkouts = options.checkouts or ("checkouts" if os.path.isdir("checkouts") else None)
-    options.run_id = os.urandom(8).hex()
-    return options
+    shard = re.fullmatch("([1-9][0-9]*)/([1-9][0-9]*)", arguments.shard)
+    if not shard or int(shard[1]) > int(shard[2]):
+        parser.error("--shard: expected K/N with K from 1 to N")
+    arguments.shard = (int(shard[1]), int(shard[2]))
+    if arguments.parallel is not None and arguments.parallel < 1:
+        parser.error("--parallel: expected a number over 0")
+    if arguments.dask and arguments.parallel:
+        parser.error("--dask: not with --parallel, the workers have threads")
+    if not arguments.layout:
+        arguments.layout = [Layout(DEFAULT_LAYOUT)]
+    if arguments.checkouts is None and os.path.isdir("checkouts"):
+        arguments.checkouts = "checkouts"
+    arguments.run_id = os.urandom(8).hex()
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    options = parse_arguments(argv)
+    arguments = parse_arguments(argv)
     try:
-        tasks, left_out = find_tasks(options)
-        jobs, results = plan(tasks, options)
-        print_plan(tasks, jobs, left_out)
-        if options.list:
-            return 1 if left_out else 0
-        run = Coordinator(options, results)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, run.on_signal)
-        if jobs:
-            run.run(jobs)
-        print_summary(tasks, results, run.problems)
-    except (de.EvaluationError, OSError, ValueError, ImportError) as error:
+        return evaluate_all(arguments)
+    except UsageError as error:
+        argument_parser().error(str(error))
+    except (de.EvaluationError, OSError) as error:
         print(f"error: {de.printable(str(error), 500)}", file=sys.stderr)
         return 1
-    return 128 + run.signal if run.signal else 1 if left_out or len(results) < len(tasks) else 0
+    except KeyboardInterrupt:  # before anything was started
+        return 128 + signal.SIGINT
+
+
+def evaluate_all(arguments: Arguments) -> int:
+    """Print the plan, run it, print the summary; return the exit code."""
+    rubrics = Rubrics()
+    tasks, left_out = find_tasks(arguments, rubrics)
+    jobs, scores = plan(tasks, arguments, rubrics)
+    print_plan(tasks, jobs, left_out)
+    if arguments.list:
+        print_base_images(tasks)
+        return 1 if left_out else 0
+
+    coordinator = Coordinator(arguments, jobs, scores, rubrics)
+    if jobs:
+        workers = DaskWorkers(arguments) if arguments.dask else Threads(arguments)
+        if arguments.fresh and start_of_fresh_run(arguments) is None:
+            de.write_file(fresh_file(arguments), "")
+        with workers:
+            de.handle_signals(coordinator.on_signal)
+            coordinator.run(workers)
+    if arguments.fresh and not coordinator.stop_reason:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh_file(arguments))
+    print_summary(tasks, scores, coordinator.problems)
+    if coordinator.signal:
+        return 128 + coordinator.signal
+    counted = sum(score.counts for score in scores.values())
+    return 1 if left_out or counted < len(tasks) else 0
 
 
 if __name__ == "__main__":
-    import evaluate_all  # the name by which Dask workers import it
+    import evaluate_all as this_module  # the name by which Dask workers import it
 
-    raise SystemExit(evaluate_all.main())
+    raise SystemExit(this_module.main())

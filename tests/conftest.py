@@ -328,6 +328,39 @@ def called(
     return (code, *(stream.buffer.getvalue().decode() for stream in streams))
 
 
+class Stub:
+    """Plays evaluator and engine for evaluate_all. A call returns the evaluations since the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._docker = folder / "docker"
+        self.docker("""case "$*" in info*) echo '{"NCPU": 2}' ;; *) echo '{}' ;; esac""")
+        Path("calls").write_text("")
+
+    def __call__(self) -> list[str]:
+        lines = Path("calls").read_text().splitlines()
+        Path("calls").write_text("")
+        return lines
+
+    def docker(self, script: str) -> None:
+        """Replace the docker program by a shell script; it notes its calls in `docker-calls`."""
+        self._docker.write_text(f'#!/bin/sh\necho "$*" >>docker-calls\n{script}\n')
+        self._docker.chmod(0o755)
+
+    def engine_is_dead(self) -> None:
+        """Let all further evaluations end with an engine that does not answer."""
+        Path("engine-is-dead").write_text("")
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch):
+    """Let artifacts/evaluate_all.py run tests/stub_evaluator.py."""
+    import evaluate_all
+
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(evaluate_all, "PROGRAM", str(PROJECT / "tests" / "stub_evaluator.py"))
+    return Stub(tmp_path)
+
+
 @pytest.fixture
 def start():
     """Start the command line in a process of its own, with some of the module's limits changed."""
