@@ -1410,6 +1410,7 @@ def evaluate_all(arguments: Arguments) -> int:
     if jobs:
         workers = DaskWorkers(arguments) if arguments.dask else Threads(arguments)
         if arguments.fresh and start_of_fresh_run(arguments) is None:
+            make_folder(arguments.reports)
             de.write_file(fresh_file(arguments), "")
         with workers:
             de.handle_signals(coordinator.on_signal)

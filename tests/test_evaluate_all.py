@@ -522,6 +522,13 @@ def test_fresh_evaluates_everything_again(stub):
     assert stub() == ["m/app"]
 
 
+def test_fresh_in_an_empty_folder(stub):
+    tree({"m/app": ""})
+    assert run("--fresh")[0] == 0
+    assert kinds() == {"m/app": ""}
+    assert os.listdir("reports") == ["m"]
+
+
 def test_fresh_keeps_the_old_report_until_there_is_a_new_one(stub):
     tree({"m/app": ""})
     run()
@@ -705,6 +712,18 @@ def test_refused_prune_ends_the_command_before_anything_runs(stub):
     tree({"m/app": ""})
     assert run("--build-cache", "1MB")[2] == "error: docker builder prune: refused\n"
     assert stub() == []
+
+
+def test_prune_that_hangs_is_ended(stub, monkeypatch):
+    """Also a child of docker that holds its output open; the report has a warning."""
+    hangs = "*prune*) if [ -e started ]; then sleep 600 & wait; fi; touch started; echo '{}' ;;"
+    stub.docker(f"""case "$*" in info*) echo '{{"NCPU": 2}}' ;; {hangs} *) echo '{{}}' ;; esac""")
+    monkeypatch.setattr(ea, "PRUNE_TIMEOUT", 0.2)
+    tree({"m/app": ""})
+    assert run("--build-cache", "1GB")[0] == 0
+    assert report("m/app")["warnings"] == [
+        "docker builder prune: `docker builder` timed out after 0 s"
+    ]
 
 
 USAGE = {
