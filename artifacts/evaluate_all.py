@@ -7,7 +7,9 @@
     print_summary()
 
 The executor calls run_task() in a thread of this process, or on a worker. It starts the evaluator
-in a process of its own. What follows when that has ended is the table FOLLOWS.
+in a process of its own. The table FOLLOWS says what happens to its result.
+
+On a cluster: dask scheduler; dask worker tcp://HOST:8786; evaluate_all.py --dask tcp://HOST:8786.
 
 Exit codes: 0 every Dockerfile has a scored report, 1 one has none, 2 usage error, 130 Ctrl-C (129
 SIGHUP, 143 SIGTERM).
@@ -29,6 +31,7 @@ import logging
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,7 +40,7 @@ import tempfile
 import threading
 import time
 import zlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Dict, Iterator, NamedTuple, Sequence, Union
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -51,8 +54,9 @@ PROGRAM = os.path.abspath(de.__file__)
 
 DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
 MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
-SUBMITTED = 2  # evaluations on the executor for each that runs: it needs no more to be busy
+SUBMITTED = 2  # evaluations on the executor for each that runs, so that it never waits for us
 MAX_ENGINE_FAILURES = 3  # in a row; then a worker is retired
+MAX_NOT_WRITTEN = 20  # reports in a row that cannot be written: the disk is full
 MAX_LOG = 1024 * 1024  # bytes at the end of a log that a worker returns
 MAX_OVERLAY = 50 * 1024 * 1024  # bytes of files that travel to a worker with a task
 MAX_LISTED = 50  # names in a line of the summary
@@ -149,7 +153,7 @@ class Layout:
         return match.groupdict().get("model") or "", match["repo"]
 
     @property
-    def has_a_folder_for_each_answer(self) -> bool:
+    def repo_is_a_folder(self) -> bool:
         """Whether the repository is a folder, such as {model}/{repo}/Dockerfile."""
         return "/" in self.text.split("{repo}")[1]
 
@@ -196,7 +200,9 @@ def find_tasks(
 def all_tasks(arguments: Arguments) -> Iterator[Task]:
     """Yield the task of each Dockerfile that a layout matches."""
     tasks: list[Task] = []
-    answers: set[str] = set()  # the folders that are one answer each
+    # Folders of answers with a rubric. Another match inside one is a file of that answer, such as
+    # m/app/docker/Dockerfile, unless it has a rubric, too.
+    answers: set[str] = set()
     checkouts = os.path.realpath(arguments.checkouts) if arguments.checkouts else None
     for path in de.files_below(arguments.artifacts):
         if path.endswith(".dockerignore"):
@@ -211,11 +217,10 @@ def all_tasks(arguments: Arguments) -> Iterator[Task]:
             model, repo = match
             task = make_task(model, repo, path, arguments)
             tasks.append(task)
-            if layout.has_a_folder_for_each_answer and os.path.exists(task.rubric):
+            if layout.repo_is_a_folder and os.path.exists(task.rubric):
                 answers.add(os.path.dirname(path))
             break
     for task in tasks:
-        # m/app/Dockerfile is an answer; its folder can hold a file like docker/Dockerfile.
         is_part_of_an_answer = any(folder in answers for folder in folders_above(task.dockerfile))
         if os.path.exists(task.rubric) or not is_part_of_an_answer:
             yield task
@@ -316,7 +321,7 @@ def base_images(dockerfile: str) -> list[str]:
     stages = {"scratch"}
     for line in _FROM.finditer(de.read_file(dockerfile).decode(errors="replace")):
         image = line["image"]
-        if _PLAIN_IMAGE.fullmatch(image) and image.lower() not in stages:
+        if _PLAIN_IMAGE.fullmatch(image) and image != "\\" and image.lower() not in stages:
             images.add(image)
         if line["stage"]:
             stages.add(line["stage"].lower())
@@ -347,7 +352,7 @@ class Result(NamedTuple):
     message: str = ""  # of the error
     report: Report | None = None  # None if the evaluator has printed none
     log: str = ""
-    engine_failed: bool = False  # the engine does not answer, or fails for every Dockerfile
+    engine_failed: bool = False  # as in the report: it fails for every Dockerfile
     worker: str = ""  # its name; "" on this machine
     address: str = ""  # of the worker
 
@@ -358,6 +363,7 @@ class Run:
     def __init__(self) -> None:
         self.cancel = de.CancelToken()
         self.evaluations: dict[subprocess.Popen[bytes], tuple[float, str]] = {}  # start, name
+        self._interrupted: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.RLock()  # a second signal can arrive while interrupt() has it
 
     def start(self, argv: Sequence[str], name: str, stderr: Any) -> subprocess.Popen[bytes]:
@@ -375,18 +381,24 @@ class Run:
         return process
 
     def interrupt(self) -> None:
-        """Interrupt what runs, and start nothing more."""
+        """Interrupt what runs, and start nothing more.
+
+        Each evaluator gets one signal: after a second one it would not clean up. It is SIGTERM, as
+        SIGINT is ignored in the background of a shell script.
+        """
         with self._lock:
             self.cancel.cancel()
             for process in list(self.evaluations):
-                process.send_signal(signal.SIGINT)
+                if process not in self._interrupted:
+                    self._interrupted.add(process)
+                    process.send_signal(signal.SIGTERM)
 
     def longest(self) -> tuple[float, str] | None:
         """Return start (time.monotonic()) and name of the evaluation that has run longest."""
         return min(list(self.evaluations.values()), default=None)
 
 
-# By run id. A second upload of this file to a worker runs it again: what runs there stays known.
+# By run id. A second upload reloads this module in the same worker: the runs there stay known.
 _runs: dict[str, Run] = globals().get("_runs", {})
 
 
@@ -396,7 +408,7 @@ def interrupt(run_id: str) -> None:
 
 
 def run_task(request: Request) -> Result:
-    """Evaluate a Dockerfile; return how that ended, whatever happened."""
+    """Evaluate a Dockerfile; return how that ended, also if it was an error."""
     worker = address = ""
     if request.files is not None:
         from distributed import get_worker
@@ -436,8 +448,7 @@ def evaluate(request: Request, folder: str) -> Result:
         problem = input_problem(options)
         if problem:
             return Result("input", problem)
-        message = f"no report, exit code {process.returncode}: {last_line}"
-        return Result("engine", message, engine_failed=True)
+        return Result("engine", f"no report, exit code {process.returncode}: {last_line}")
     if request.build_cache:
         report["warnings"] += prune(options.docker, request.build_cache, run.cancel)
     error = report["error"]
@@ -527,8 +538,7 @@ def pack(options: de.Options, rubric: bytes) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         add_file(archive, "rubric.json", rubric)
         if options.overlay:
-            check_size(options.overlay)
-            archive.add(options.overlay, "answer")
+            add_overlay(archive, options.overlay)
         else:
             name = os.path.basename(options.dockerfile)
             add_file(archive, f"answer/{name}", de.read_file(options.dockerfile))
@@ -545,31 +555,36 @@ def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(member, io.BytesIO(content))
 
 
-def check_size(folder: str) -> None:
-    """Raise EvaluationError if an overlay is too large to travel, or cannot be read."""
-    size = 0
+def add_overlay(archive: tarfile.TarFile, overlay: str) -> None:
+    """Add an overlay to an archive; raise EvaluationError if it is too large, or unreadable."""
+    folder = os.path.realpath(overlay)  # a link would be added as a link
     try:
-        for _, entry in de.walk(folder):
-            size += entry.stat(follow_symlinks=False).st_size
+        size = sum(entry.stat(follow_symlinks=False).st_size for _, entry in de.walk(folder))
+        if size > MAX_OVERLAY:
+            limit = MAX_OVERLAY // 1024**2
+            message = f"{overlay}: an overlay over {limit} MiB cannot travel to a worker"
+            raise de.EvaluationError(message)
+        archive.add(folder, "answer")
     except OSError as error:
         raise de.EvaluationError(f"cannot read the overlay: {error}") from None
-    if size > MAX_OVERLAY:
-        limit = MAX_OVERLAY // 1024**2
-        raise de.EvaluationError(f"{folder}: an overlay over {limit} MiB cannot travel to a worker")
 
 
 def unpack(files: bytes, folder: str, options: de.Options) -> de.Options:
     """Unpack what pack() has packed; return the options with the paths of the files."""
     with tarfile.open(fileobj=io.BytesIO(files)) as archive:
-        # These are our own files: nothing is filtered, as the overlay's digest depends on it.
-        archive.extraction_filter = staticmethod(lambda member, _path: member)
-        archive.extractall(folder)  # noqa: S202
+        archive.extraction_filter = _unfiltered
+        archive.extractall(folder)  # noqa: S202 - these are our own files
     answer = os.path.join(folder, "answer")
     return options._replace(
         rubric=os.path.join(folder, "rubric.json"),
         dockerfile=os.path.join(answer, os.path.basename(options.dockerfile)),
         overlay=answer if options.overlay else None,
     )
+
+
+def _unfiltered(member: tarfile.TarInfo, _path: str) -> tarfile.TarInfo:
+    """Return a member as it is: a filter would change modes and links, and the overlay's digest."""
+    return member
 
 
 def check_program(sha256: str) -> None:
@@ -590,11 +605,15 @@ def program_sha256() -> str:
 
 
 class Job(NamedTuple):
-    """An evaluation that is to run. A repetition checks a bad score, a retry follows an error."""
+    """An evaluation that is to run.
+
+    A repetition checks a bad score, without cache. A retry runs the same again after an error.
+    """
 
     task: Task
-    is_repetition: bool = False  # builds with --no-cache
+    is_repetition: bool = False
     is_retry: bool = False
+    avoided: str = ""  # address of a worker whose engine has failed
 
 
 class Score(NamedTuple):
@@ -602,7 +621,7 @@ class Score(NamedTuple):
 
     part: float  # of the points, from 0 to 1
     has_image: bool  # False: the build failed
-    counts: bool = True  # False: from before --fresh, so it only stays until there is another
+    counts: bool = True  # False: a score from before --fresh
 
 
 # What an evaluation ended with.
@@ -610,13 +629,14 @@ SCORE = "a score"
 DOUBTFUL = "a doubtful score: a test timed out, or the image could not be started"
 NO_IMAGE = "a score of 0, since the build failed or timed out"
 ENGINE_FAILED = "an engine error that does not depend on the Dockerfile"
-MAY_PASS = "another error that may pass"  # noqa: S105 - engine, registry; interrupted by others
+MAY_PASS = "an error that may pass, or an interrupt that is not ours"  # noqa: S105
+NO_REPORT = "no report: the evaluator, or the worker, has died"
 USAGE = "an error that stays"
 FILE_PROBLEM = "a file of the task that cannot be read or written"
 
 # What happens to its report.
 WRITE = "it is written"
-WRITE_UNLESS_BUILT = "it is written; a repetition's only if the first evaluation had no image"
+WRITE_UNLESS_BUILT = "it is written; that of a repetition only over a score without an image"
 WRITE_IF_NO_SCORE = "it is written, unless there is a score for the same inputs"
 
 # What is evaluated then.
@@ -644,6 +664,7 @@ FOLLOWS = {
     NO_IMAGE: Rule(WRITE_UNLESS_BUILT, REPEAT, END),
     ENGINE_FAILED: Rule(WRITE_IF_NO_SCORE, RETRY, COUNT),
     MAY_PASS: Rule(WRITE_IF_NO_SCORE, RETRY, END),
+    NO_REPORT: Rule(WRITE_IF_NO_SCORE, RETRY, STAY),
     USAGE: Rule(WRITE_IF_NO_SCORE, NOTHING, END),
     FILE_PROBLEM: Rule(WRITE_IF_NO_SCORE, NOTHING, STAY),
 }
@@ -663,6 +684,8 @@ def ended_with(result: Result) -> str:
         return FILE_PROBLEM
     if result.engine_failed:
         return ENGINE_FAILED
+    if result.kind == "engine" and result.report is None:
+        return NO_REPORT
     if result.kind:
         kind = de.ERROR_KINDS[result.kind]
         if kind.has_score:
@@ -695,6 +718,8 @@ def decide(result: Result, job: Job, earlier: Score | None, *, repeats: bool) ->
         next_job = Job(job.task, is_repetition=True)
     if rule.then == RETRY and not job.is_retry:
         next_job = job._replace(is_retry=True)
+        if rule.engine_failures == COUNT:
+            next_job = next_job._replace(avoided=result.address)
     return Decision(is_written, next_job, rule.engine_failures)
 
 
@@ -719,17 +744,18 @@ def plan(
     jobs: list[Job] = []
     repetitions: list[Job] = []
     scores: dict[Task, Score] = {}
-    fresh_since = start_of_fresh_run(arguments)
+    begun = beginning(arguments)
     for task in tasks:
         report = earlier_report(task, arguments, rubrics)
         if report is None:
             jobs.append(Job(task))
             continue
-        is_old = arguments.fresh and not is_younger(task.report, fresh_since)
-        scores[task] = score_of(report, counts=not is_old)
         is_failed_build = report["error"] is not None
+        is_unwanted = arguments.fresh or (arguments.retry_failed and is_failed_build)
+        is_old = is_unwanted and not is_younger(task.report, begun)
+        scores[task] = score_of(report, counts=not (is_old and arguments.fresh))
         is_due = is_failed_build or is_doubtful(report)
-        if is_old or (is_failed_build and arguments.retry_failed):
+        if is_old:
             jobs.append(Job(task))
         elif is_due and not report.get("repeated") and not arguments.no_repeat:
             repetitions.append(Job(task, is_repetition=True))
@@ -774,23 +800,37 @@ def evaluator_options(job: Job, arguments: Arguments) -> de.Options:
     )
 
 
-def fresh_file(arguments: Arguments) -> str:
-    """Return the file that exists while a --fresh run with this selection is not complete."""
-    selection = repr((arguments.model, arguments.repo, arguments.shard))
-    return os.path.join(arguments.reports, f".fresh-{zlib.crc32(selection.encode()):08x}")
+def begun_file(arguments: Arguments) -> str:
+    """Return the file whose age says when --fresh or --retry-failed began for this selection.
+
+    It exists until all Dockerfiles have a new score, so that the same command can go on.
+    """
+    selection = repr((arguments.fresh, arguments.model, arguments.repo, arguments.shard))
+    return os.path.join(arguments.reports, f".begun-{zlib.crc32(selection.encode()):08x}")
 
 
-def start_of_fresh_run(arguments: Arguments) -> float | None:
-    """Return when the --fresh run that is to be continued began, None if there is none."""
+def beginning(arguments: Arguments) -> float | None:
+    """Return when the --fresh or --retry-failed began that is to be continued, None if none is."""
     try:
-        return os.stat(fresh_file(arguments)).st_mtime
+        return os.stat(begun_file(arguments)).st_mtime
     except OSError:
         return None
 
 
-def is_younger(path: str, time_of_start: float | None) -> bool:
+def begin_again(arguments: Arguments) -> None:
+    """Note that --fresh or --retry-failed begins, or say that an earlier one is continued."""
+    begun = beginning(arguments)
+    if begun is None:
+        make_folder(arguments.reports)
+        de.write_file(begun_file(arguments), "")
+        return
+    since = datetime.fromtimestamp(begun).strftime("%Y-%m-%d %H:%M")  # noqa: DTZ006 - local time
+    say(f"continued since {since}; to begin anew, remove {begun_file(arguments)}")
+
+
+def is_younger(path: str, begun: float | None) -> bool:
     """Return whether a file was written after a time, by the clock of its file system."""
-    return time_of_start is not None and os.stat(path).st_mtime > time_of_start
+    return begun is not None and os.stat(path).st_mtime > begun
 
 
 # ---------------------------------------------------------------------------------------------
@@ -810,8 +850,9 @@ class Threads:
         self._build_cache = arguments.build_cache
         processors = engine_processors(arguments.docker, self._run.cancel)
         if self._build_cache:
-            for problem in prune(arguments.docker, self._build_cache, self._run.cancel):
-                raise de.EvaluationError(problem)
+            problems = prune(arguments.docker, self._build_cache, self._run.cancel)
+            if problems:
+                raise de.EvaluationError(problems[0])
         self.parallel = arguments.parallel or min(processors, MAX_PARALLEL)
         self.max_failures = MAX_ENGINE_FAILURES * self.parallel
         self._executor = concurrent.futures.ThreadPoolExecutor(self.parallel)
@@ -822,23 +863,24 @@ class Threads:
     def __exit__(self, *exception: object) -> None:
         self._executor.shutdown()
 
-    def submit(self, task: Task, options: de.Options, _rubric: bytes) -> TaskFuture[Result]:
+    def submit(self, job: Job, options: de.Options, _rubric: bytes) -> TaskFuture[Result]:
         """Start an evaluation as soon as a thread is free."""
         request = Request(
             self._run_id,
-            task.name,
+            job.task.name,
             options,
             build_cache=self._build_cache,
-            log=task.log,
+            log=job.task.log,
         )
         return self._executor.submit(run_task, request)
 
-    def interrupt(self) -> None:
-        """Interrupt all evaluations, which then clean up."""
+    def interrupt(self) -> bool:
+        """Interrupt all evaluations, which then clean up; return whether there is a worker."""
         self._run.interrupt()
+        return True
 
     def retire(self, _address: str) -> bool:
-        """Return whether there are other workers for the evaluations: there are none."""
+        """Return False: there is no other engine."""
         return False
 
     def longest(self) -> tuple[float, str] | None:
@@ -881,22 +923,33 @@ class DaskWorkers:
         self._threads: dict[str, int] = {}  # of each worker, by its address
         self._refreshed = 0.0
         self._retired: set[str] = set()
+        self._interrupted: set[str] = set()
         try:
             self._client: Any = distributed.Client(arguments.dask, set_as_default=False)
         except (OSError, ValueError) as error:
             raise de.EvaluationError(f"no Dask scheduler: {error}") from None
         try:
-            self._client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
-        except TimeoutError:
+            self._prepare(arguments.dask)
+        except BaseException:
             self._client.close()
-            message = f"no worker has come to {arguments.dask} in {WORKER_TIMEOUT:.0f} s"
-            raise de.EvaluationError(
-                f"{message} (start one: dask worker {arguments.dask})"
-            ) from None
-        # Also for workers that come later. The evaluator first: this file imports it.
-        self._client.upload_file(PROGRAM)
-        self._client.upload_file(os.path.abspath(__file__))
+            raise
         self._executor = self._client.get_executor(pure=False)
+
+    def _prepare(self, address: str) -> None:
+        """Wait for the first worker, and send the program to all, also to those that come later."""
+        try:
+            self._client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
+        except Exception:  # noqa: BLE001 - which TimeoutError it is depends on the version of Python
+            message = f"no worker has come to {address} in {WORKER_TIMEOUT:.0f} s"
+            hint = f"start one: dask worker {address}"
+            raise de.EvaluationError(f"{message} ({hint})") from None
+        try:
+            self._client.upload_file(PROGRAM)  # first, as this file imports it
+            self._client.upload_file(os.path.abspath(__file__))
+        except Exception as error:  # noqa: BLE001 - whatever happens when a worker imports them
+            text = f"{type(error).__name__}: {error}"
+            message = f"a worker cannot import the evaluator: {text}"
+            raise de.EvaluationError(message) from None
 
     def __enter__(self) -> DaskWorkers:
         return self
@@ -921,31 +974,46 @@ class DaskWorkers:
             }
         self._refreshed = time.monotonic()
 
-    def submit(self, task: Task, options: de.Options, rubric: bytes) -> TaskFuture[Result]:
+    def submit(self, job: Job, options: de.Options, rubric: bytes) -> TaskFuture[Result]:
         """Send an evaluation to the cluster, with its files; raise EvaluationError ("input")."""
         options = options._replace(context=os.path.abspath(str(options.context)))
         request = Request(
             self._run_id,
-            task.name,
+            job.task.name,
             options,
             build_cache=self._build_cache,
             files=pack(options, rubric),
             program_sha256=self._program_sha256,
         )
-        future: TaskFuture[Result] = self._executor.submit(run_task, request)
+        executor = self._executor
+        others = [address for address in self._threads if address != job.avoided]
+        if job.avoided and others:
+            executor = self._client.get_executor(
+                pure=False, workers=others, allow_other_workers=True
+            )
+        future: TaskFuture[Result] = executor.submit(run_task, request)
         return future
 
-    def interrupt(self) -> None:
-        """Interrupt all evaluations, which then clean up."""
-        with contextlib.suppress(Exception):  # the scheduler, or a worker, is gone
-            self._client.run(interrupt, self._run_id, on_error="ignore")
+    def interrupt(self) -> bool:
+        """Interrupt all evaluations, which then clean up; return whether there is a worker.
+
+        Called again, it interrupts only on workers that have come since.
+        """
+        self._refresh()
+        workers = [address for address in self._threads if address not in self._interrupted]
+        self._interrupted.update(workers)
+        if workers:
+            with contextlib.suppress(Exception):  # the scheduler, or a worker, is gone
+                self._client.run(interrupt, self._run_id, workers=workers, on_error="ignore")
+        return bool(self._threads)
 
     def retire(self, address: str) -> bool:
-        """Give a worker no more evaluations; return whether there are others."""
+        """Give a worker no more evaluations, if there are others; return whether there are."""
         self._retired.add(address)
-        with contextlib.suppress(Exception):  # it is gone already
-            self._client.retire_workers([address])
         self._refresh()
+        if self._threads:
+            with contextlib.suppress(Exception):  # it is gone already
+                self._client.retire_workers([address])
         return bool(self._threads)
 
     def longest(self) -> tuple[float, str] | None:
@@ -965,7 +1033,7 @@ class Coordinator:
     """Gives jobs to workers, writes the reports that come back, and does what follows.
 
     What waits is in a queue here. The workers get only what keeps them busy, and what has ended
-    wakes the coordinator: so an evaluation costs the same, however many there are.
+    wakes the coordinator: so the cost of an evaluation does not grow with the queue.
     """
 
     def __init__(
@@ -985,8 +1053,8 @@ class Coordinator:
         self._submitted: dict[TaskFuture[Result], Job] = {}
         self._ended: queue.SimpleQueue[TaskFuture[Result] | None] = queue.SimpleQueue()
         self._engine_failures: collections.Counter[str] = collections.Counter()  # by worker
+        self._not_written = 0  # reports in a row
         self._workers: Workers | None = None
-        self._is_interrupted = False  # the evaluations were
         failed = sum(not score.has_image for score in scores.values() if score.counts)
         self._progress = Progress(len(jobs), failed)
 
@@ -995,93 +1063,103 @@ class Coordinator:
         self._workers = workers
         try:
             while self._waiting or self._submitted:
-                self._submit()
-                self._take_results()
+                self._submit(workers)
+                has_ended = self._take_results()
                 if self.signal:
                     self._stop("interrupted")
-                self._progress.show(self._left, workers.longest())
+                if self.stop_reason and not has_ended and not workers.interrupt():
+                    self._submitted.clear()  # no worker, or no scheduler: nothing more can come
+                self._progress.show(workers.longest())
         finally:
             self._stop("unexpected error")
 
     def on_signal(self, number: int, _frame: object) -> None:
-        """Stop after the first signal; at the second exit when the interrupts have been sent."""
+        """Stop after the first signal, exit at the second one.
+
+        The first wakes run(), which calls _stop(): all workers get the interrupt, the evaluators
+        that run clean up, run_task() begins nothing more, and run() waits for both. The second
+        sends the interrupts, if that has not been done, and exits without waiting.
+        """
         if not self.signal:
             self.signal = number
-            self._ended.put(None)  # wakes run()
+            self._ended.put(None)
             return
-        signal.signal(number, signal.SIG_DFL)  # for a third one
-        if not self._is_interrupted and self._workers:
+        signal.signal(number, signal.SIG_DFL)  # a third one ends this
+        if self._workers:
             self._workers.interrupt()
         os._exit(128 + self.signal)
 
-    @property
-    def _left(self) -> int:
-        return len(self._waiting) + len(self._submitted)
-
-    def _submit(self) -> None:
+    def _submit(self, workers: Workers) -> None:
         """Keep the workers busy."""
-        if not self._workers or not self._waiting:
+        if not self._waiting:
             return
-        limit = SUBMITTED * self._workers.parallel
+        limit = SUBMITTED * workers.parallel
         while self._waiting and len(self._submitted) < limit:
             job = self._waiting.popleft()
             task = job.task
             try:
                 make_folder(os.path.dirname(task.report))
-                future = self._workers.submit(
-                    task,
-                    evaluator_options(job, self._arguments),
-                    self._rubrics.read(task.rubric),
-                )
+                options = evaluator_options(job, self._arguments)
+                future = workers.submit(job, options, self._rubrics.read(task.rubric))
             except de.EvaluationError as error:
                 self._finish(job, Result(error.kind, str(error)))
                 continue
             self._submitted[future] = job
             future.add_done_callback(self._ended.put)
 
-    def _take_results(self) -> None:
-        """Wait until evaluations have ended, at most WAKE_UP seconds; do what follows from them."""
+    def _take_results(self) -> bool:
+        """Wait until evaluations have ended, at most WAKE_UP seconds; do what follows from them.
+
+        Return whether one has ended, or a signal has come.
+        """
+        has_ended = False
         try:
             self._take(self._ended.get(timeout=WAKE_UP))
+            has_ended = True
             while True:
                 self._take(self._ended.get_nowait())
         except queue.Empty:
-            return
+            return has_ended
 
     def _take(self, future: TaskFuture[Result] | None) -> None:
         if future is None:  # a signal
             return
-        if future.cancelled():  # nothing is cancelled here: Dask does it without a scheduler
-            self._lose_scheduler()
+        job = self._submitted.pop(future)
+        if future.cancelled():  # not by us: Dask does that when its scheduler is gone
+            self._stop("the Dask scheduler was lost")
             return
-        job = self._submitted.pop(future, None)
-        if job:
-            self._finish(job, result_of(future))
+        self._finish(job, result_of(future))
 
     def _finish(self, job: Job, result: Result) -> None:
         """Do what follows from a result, and print a line."""
-        if self.stop_reason and (result.report is None or result.kind == "interrupted"):
+        was_cut_off = result.report is None or result.kind == "interrupted"
+        if self.stop_reason and was_cut_off:
             return  # the next start evaluates it
         repeats = not self._arguments.no_repeat
         decision = decide(result, job, self.scores.get(job.task), repeats=repeats)
         text = describe(result)
         try:
-            if result.log:
-                de.write_file(job.task.log, result.log, append=True)
             if decision.is_written:
                 self._write(job, result)
+                self._not_written = 0
+            if result.log:
+                de.write_file(job.task.log, result.log, append=True)
         except de.EvaluationError as error:  # the report or the log
             text = f"output error: {error}"
             decision = decision._replace(is_written=False, next_job=None)
+            self._not_written += 1
         has_new_score = decision.is_written and is_scored(result)
         self.problems[job.task] = "" if has_new_score else text
-        if decision.next_job and not self.stop_reason:
-            self._waiting.append(decision.next_job)
-            is_repetition = decision.next_job.is_repetition and not job.is_repetition
-            text += ", to be repeated" if is_repetition else ", to be tried again"
+        following = decision.next_job
+        if self.stop_reason:
+            following = None
+        if following:
+            self._waiting.append(following)
+            is_new = following.is_repetition and not job.is_repetition
+            text += ", to be repeated" if is_new else ", to be tried again"
         if result.worker:
             text += f" ({de.printable(result.worker)})"
-        self._progress.ended(job.task.name, text, self._left)
+        self._progress.ended(job.task.name, text, is_done=not following)
         self._count(decision.engine_failures, result)
 
     def _write(self, job: Job, result: Result) -> None:
@@ -1110,10 +1188,15 @@ class Coordinator:
             self._progress.failed += int(result.kind != "") - int(failed_before)
 
     def _count(self, engine_failures: str, result: Result) -> None:
-        """Count engine failures in a row; retire a worker that has too many."""
+        """Retire a worker with too many engine failures in a row; stop if nothing can go on."""
+        if not self._workers or self.stop_reason:
+            return
+        if self._not_written > MAX_NOT_WRITTEN:
+            self._stop(f"the last {self._not_written} reports could not be written")
+            return
         if engine_failures == END:
             self._engine_failures[result.address] = 0
-        if engine_failures != COUNT or not self._workers or self.stop_reason:
+        if engine_failures != COUNT:
             return
         self._engine_failures[result.address] += 1
         failures = self._engine_failures[result.address]
@@ -1121,8 +1204,7 @@ class Coordinator:
             return
         text = f"the last {failures} evaluations ended in engine errors"
         if result.worker:
-            text = f"worker {de.printable(result.worker)} is retired: {text} there"
-            self._progress.line(text)
+            self._progress.line(f"worker {de.printable(result.worker)} is retired: {text} there")
             text = "no worker is left"
         if not self._workers.retire(result.address):
             self._stop(text)
@@ -1130,25 +1212,15 @@ class Coordinator:
     def _stop(self, reason: str) -> None:
         """Start nothing more, and interrupt the running evaluations, which clean up.
 
-        Nothing is cancelled: Dask would forget what runs. What has not begun ends in run_task().
+        Futures are not cancelled: Dask would lose track of what runs. What has not begun sees the
+        interrupt in Run.start().
         """
-        if self.stop_reason or not self._left or not self._workers:
+        if self.stop_reason or not self._workers or not (self._waiting or self._submitted):
             return
         self.stop_reason = reason
         self._waiting.clear()
-        self._progress.line(f"{reason}: the running evaluations clean up")
         self._workers.interrupt()
-        self._is_interrupted = True
-
-    def _lose_scheduler(self) -> None:
-        """Give up what was submitted: no result of it can come."""
-        self._waiting.clear()
-        self._submitted.clear()
-        if not self.stop_reason:
-            self.stop_reason = "the Dask scheduler was lost"
-            self._progress.line(
-                f"{self.stop_reason}: the evaluations on its workers end by themselves"
-            )
+        self._progress.line(f"{reason}: the running evaluations clean up")
 
 
 def make_folder(path: str) -> None:
@@ -1185,11 +1257,21 @@ def with_own_paths(report: Report, task: Task) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
+def say(text: str, end: str = "\n") -> None:
+    """Print a text. After a hang-up, or if nobody reads the output, go on without output."""
+    try:
+        print(text, end=end, flush=True)
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):  # what is buffered is written at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Progress:
     """Prints a line for each evaluation, and a progress bar on a terminal."""
 
     def __init__(self, total: int, failed: int) -> None:
         self.total = total
+        self.done = 0
         self.failed = failed  # builds
         self._is_terminal = sys.stdout.isatty()
         self._started = time.monotonic()
@@ -1197,30 +1279,30 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Print a line, in place of the progress bar."""
-        clear = "\r\x1b[K" if self._is_terminal else ""
-        print(f"{clear}{text}", flush=True)
+        say(f"\r\x1b[K{text}" if self._is_terminal else text)
         self._printed = time.monotonic()
 
-    def ended(self, name: str, text: str, left: int) -> None:
-        """Print how an evaluation ended."""
-        self.line(f"[{self.total - left}/{self.total}] {name}: {text}")
+    def ended(self, name: str, text: str, *, is_done: bool) -> None:
+        """Print how an evaluation ended; its Dockerfile may be evaluated once more."""
+        if is_done:
+            self.done += 1
+        self.line(f"[{self.done}/{self.total}] {name}: {text}")
 
-    def show(self, left: int, longest: tuple[float, str] | None) -> None:
+    def show(self, longest: tuple[float, str] | None) -> None:
         """Draw the progress bar; without a terminal print a line after QUIET seconds."""
         if self._is_terminal:
-            done = self.total - left
-            width = os.get_terminal_size().columns - 1
-            bar = f"[{'#' * (20 * done // self.total):.<20}] {self._text(left, longest)}"
-            print(f"\r\x1b[K{bar[:width] if left else ''}", end="", flush=True)
+            width = shutil.get_terminal_size().columns - 1
+            bar = f"[{'#' * (20 * self.done // self.total):.<20}] {self._text(longest)}"
+            is_over = self.done == self.total
+            say(f"\r\x1b[K{'' if is_over else bar[:width]}", end="")
         elif time.monotonic() - self._printed > QUIET:
-            self.line(self._text(left, longest))
+            self.line(self._text(longest))
 
-    def _text(self, left: int, longest: tuple[float, str] | None) -> str:
+    def _text(self, longest: tuple[float, str] | None) -> str:
         now = time.monotonic()
-        done = self.total - left
-        text = f"{done}/{self.total}, {self.failed} failed builds"
-        if done:
-            seconds = (now - self._started) / done * left
+        text = f"{self.done}/{self.total}, {self.failed} failed builds"
+        if self.done:
+            seconds = (now - self._started) / self.done * (self.total - self.done)
             text += f", {timedelta(seconds=int(seconds))} left"
         if longest:
             start, name = longest
@@ -1253,18 +1335,23 @@ def print_plan(
     counts = collections.Counter(task.model for task in tasks)
     for model, count in sorted(counts.items()):
         resumed = count - planned[model]
-        print(f"{de.printable(model)}: {count} Dockerfiles, {resumed} resumed")
+        say(f"{model_name(model)}: {count} Dockerfiles, {resumed} resumed")
     for problem, group in left_out.items():
-        print(f"left out: {de.printable(problem, 400)}")
+        say(f"left out: {de.printable(problem, 400)}")
         for task in group:
-            print(f"  {de.printable(task.dockerfile)}")
+            say(f"  {de.printable(task.dockerfile)}")
+
+
+def model_name(model: str) -> str:
+    """Return the name of a model for a message; a layout can have none."""
+    return de.printable(model) or "(no model)"
 
 
 def print_base_images(tasks: Sequence[Task]) -> None:
     """Print the base images of the Dockerfiles, the most common ones first."""
     counts = collections.Counter(image for task in tasks for image in base_images(task.dockerfile))
     for image, count in counts.most_common():
-        print(f"base image {de.printable(image)}: {count} Dockerfiles")
+        say(f"base image {de.printable(image)}: {count} Dockerfiles")
 
 
 def print_summary(
@@ -1288,14 +1375,14 @@ def print_summary(
             problem = problems.get(task) or "not evaluated"
             reasons[f"{label}: {problem}"].append(task.name)
     scored = sum(len(group) for group in parts.values())
-    print(f"{scored} of {len(tasks)} Dockerfiles have a score, {failed} of these a failed build")
+    say(f"{scored} of {len(tasks)} Dockerfiles have a score, {failed} of these a failed build")
     for reason, names in reasons.items():
-        print(f"{de.printable(reason, 400)}: {de.quoted_list(names, '', MAX_LISTED)}")
+        say(f"{de.printable(reason, 400)}: {de.quoted_list(names, '', MAX_LISTED)}")
     for model, group in sorted(parts.items()):
         mean = "no reports"
         if group:
             mean = f"mean score {de.percent(sum(group), len(group))} of {len(group)} reports"
-        print(f"{de.printable(model)}: {mean}")
+        say(f"{model_name(model)}: {mean}")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -1385,6 +1472,9 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Arguments:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = parse_arguments(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
+            stream.reconfigure(errors="backslashreplace")
     try:
         return evaluate_all(arguments)
     except UsageError as error:
@@ -1407,21 +1497,21 @@ def evaluate_all(arguments: Arguments) -> int:
         return 1 if left_out else 0
 
     coordinator = Coordinator(arguments, jobs, scores, rubrics)
+    begins_again = arguments.fresh or arguments.retry_failed
     if jobs:
-        workers = DaskWorkers(arguments) if arguments.dask else Threads(arguments)
-        if arguments.fresh and start_of_fresh_run(arguments) is None:
-            make_folder(arguments.reports)
-            de.write_file(fresh_file(arguments), "")
-        with workers:
+        with DaskWorkers(arguments) if arguments.dask else Threads(arguments) as workers:
+            if begins_again:
+                begin_again(arguments)
             de.handle_signals(coordinator.on_signal)
             coordinator.run(workers)
-    if arguments.fresh and not coordinator.stop_reason:
+    counted = sum(score.counts for score in scores.values())
+    is_complete = counted == len(tasks) and not coordinator.stop_reason
+    if begins_again and is_complete:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh_file(arguments))
+            os.unlink(begun_file(arguments))
     print_summary(tasks, scores, coordinator.problems)
     if coordinator.signal:
         return 128 + coordinator.signal
-    counted = sum(score.counts for score in scores.values())
     return 1 if left_out or counted < len(tasks) else 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check whether a rubric measures anything: lint it, and evaluate it on images that do none of the work.
+"""Check whether a rubric measures anything: lint its text, evaluate it on images without the work.
 
     review_rubric()  reads a rubric, and calls
         lint()       the table RULES: what the text of a test shows
@@ -7,8 +7,8 @@
         assess()     what each image gets, and the tests with a problem
     as_text()        what is printed
 
-Exit codes: 0; 1 a rubric is invalid or was not measured, or --strict found a problem; 2 usage error;
-130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
+Exit codes: 0; 1 a rubric is invalid or was not measured, or --strict found a problem; 2 usage
+error; 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
 """
 
 from __future__ import annotations
@@ -409,7 +409,7 @@ def literal_path(subject: Subject) -> str:
 
 
 class Rule(NamedTuple):
-    """What lint looks for. `find` returns the words of the message that stand for {found}, or ""."""
+    """What lint looks for. `find` returns what stands for {found} in the message, or ""."""
 
     name: str
     find: Callable[[Subject], str]
@@ -546,7 +546,7 @@ while IFS= read -r line; do printf '%s\\n' "$line"; done <<'END_OF_STRINGS'
 {}
 END_OF_STRINGS
 """
-# Reads `names`: PATH/ becomes a folder; a name in BIN replaces what is there, any other name does not.
+# Reads `names`: PATH/ becomes a folder; only a name in BIN replaces what is there.
 INSTALL = f"""\
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 chmod 755 {STUBS}/stub

@@ -101,7 +101,7 @@ def on_interrupt(*_):
     end("OTHERS")
 
 
-signal.signal(signal.SIGINT, on_interrupt)
+signal.signal(signal.SIGTERM, on_interrupt)
 with open("arguments", "w") as file:
     json.dump(sys.argv[1:], file)
 note(" --no-cache" if is_repetition else "")

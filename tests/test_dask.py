@@ -21,8 +21,9 @@ from engine import census, wait_for
 class Executor:
     """Runs each evaluation in a thread, and cancels like Dask: also what is running."""
 
-    def __init__(self, client):
+    def __init__(self, client, workers=()):
         self._client = client
+        self._workers = workers  # addresses, that it prefers
 
     def submit(self, function, request):
         future = Future()  # never "running", so that cancel() succeeds
@@ -30,7 +31,7 @@ class Executor:
         return future
 
     def _run(self, future, function, request):
-        with self._client.free_worker() as worker:
+        with self._client.free_worker(self._workers) as worker:
             self._client.here.worker = worker
             outcome = function(request)
         with contextlib.suppress(Exception):  # it was cancelled
@@ -43,6 +44,7 @@ class Client:
     def __init__(self, names):
         self.names = list(names)
         self.uploads = []
+        self.interrupted = []
         self.here = threading.local()
         self._free = threading.Condition()
         self._busy = set()
@@ -51,10 +53,15 @@ class Client:
         return types.SimpleNamespace(name=self.here.worker, address=f"tcp://{self.here.worker}")
 
     @contextlib.contextmanager
-    def free_worker(self):
+    def free_worker(self, preferred):
+        names = {address[len("tcp://") :] for address in preferred}
+
+        def free():
+            return (names & set(self.names) or set(self.names)) - self._busy
+
         with self._free:
-            self._free.wait_for(lambda: set(self.names) - self._busy)
-            name = min(set(self.names) - self._busy)
+            self._free.wait_for(free)
+            name = min(free())
             self._busy.add(name)
         self.here.worker = name
         yield name
@@ -72,14 +79,16 @@ class Client:
     def nthreads(self):
         return {f"tcp://{name}": 1 for name in self.names}
 
-    def get_executor(self, pure):
+    def get_executor(self, pure, workers=(), allow_other_workers=False):
         assert not pure
-        return Executor(self)
+        assert allow_other_workers or not workers
+        return Executor(self, workers)
 
     def retire_workers(self, addresses):
         self.names = [name for name in self.names if f"tcp://{name}" not in addresses]
 
-    def run(self, function, *arguments, on_error):
+    def run(self, function, *arguments, workers, on_error):
+        self.interrupted += workers
         function(*arguments)
 
     def close(self):
@@ -149,6 +158,32 @@ def test_packed_files_are_the_same_elsewhere(tmp_path):
     assert ea.de.folder_sha256(there.overlay) == ea.de.folder_sha256("answer")
     assert Path(there.rubric).read_text() == "{}"
     assert Path(there.dockerfile).read_text() == "FROM x"
+
+
+def test_overlay_that_is_a_link_travels(tmp_path):
+    os.makedirs("store/answer")
+    Path("store/answer/Dockerfile").write_text("FROM x")
+    os.symlink("store/answer", "linked")
+    options = ea.de.Options("linked/Dockerfile", "r", "r.json", overlay="linked")
+    there = ea.unpack(ea.pack(options, b"{}"), str(tmp_path), options)
+    assert Path(there.dockerfile).read_text() == "FROM x"
+
+
+def test_unreadable_overlay_is_the_problem_of_one_task(cluster, monkeypatch):
+    cluster("one")
+    tree({"m/app": "", "n/app": ""})
+    walk = ea.de.walk
+
+    def refuse(folder):
+        if folder.endswith("/m"):
+            raise PermissionError(13, "Permission denied")
+        return walk(folder)
+
+    monkeypatch.setattr(ea.de, "walk", refuse)
+    code, out, _ = run("--dask", "tcp://x", "--overlay")
+    assert code == 1
+    assert "m/app: input error: cannot read the overlay: [Errno 13] Permission denied\n" in out
+    assert kinds() == {"n/app": ""}
 
 
 def test_ignore_file_of_a_dockerfile_travels(tmp_path):
@@ -227,6 +262,17 @@ def test_worker_with_three_engine_failures_in_a_row_is_retired(cluster, monkeypa
     assert "12 of 12 Dockerfiles have a score" in out
 
 
+def test_retry_goes_to_another_worker(cluster, monkeypatch):
+    """Also the last one, with fewer than three failures."""
+    cluster("dead", "good")
+    evaluate_with_dead_engine_on(["dead"], monkeypatch)
+    tree({"m/app": ""})
+    code, out, _ = run("--dask", "tcp://x")
+    assert code == 0
+    assert "to be tried again (dead)\n" in out
+    assert "100.0% (build 0 s, tests 0 s) (good)\n" in out
+
+
 def test_run_stops_when_no_worker_is_left(cluster, monkeypatch):
     cluster("a", "b")
     evaluate_with_dead_engine_on(["a", "b"], monkeypatch)
@@ -291,11 +337,48 @@ def test_lost_scheduler_ends_the_run_with_a_summary(cluster, monkeypatch):
     code, out, _ = run("--dask", "tcp://x")
     assert code == 1
     assert out.endswith(
-        "the Dask scheduler was lost: the evaluations on its workers end by themselves\n"
+        "the Dask scheduler was lost: the running evaluations clean up\n"
         "0 of 2 Dockerfiles have a score, 0 of these a failed build\n"
         "no score: not evaluated: m/a, m/b\n"
         "m: no reports\n"
     )
+
+
+def test_interrupt_without_any_worker_does_not_wait(cluster, monkeypatch):
+    client = cluster("one")
+    tree({"m/app": ""})
+
+    def submit(self, function, request):
+        client.names = []  # the only worker is gone, and Dask waits for another
+        os.kill(os.getpid(), signal.SIGINT)
+        return Future()
+
+    monkeypatch.setattr(Executor, "submit", submit)
+    code, out, _ = run("--dask", "tcp://x")
+    assert code == 130
+    assert "no score: not evaluated: m/app\n" in out
+
+
+def test_worker_that_comes_after_the_interrupt_is_interrupted_too(cluster):
+    client = cluster("one")
+    workers = ea.DaskWorkers(ea.parse_arguments(["--dask", "tcp://x"]))
+    workers.interrupt()
+    workers.interrupt()
+    assert client.interrupted == ["tcp://one"]
+    client.names.append("late")
+    assert workers.interrupt()
+    assert client.interrupted == ["tcp://one", "tcp://late"]
+
+
+def test_worker_that_cannot_import_the_program_is_an_error(cluster, monkeypatch):
+    def refuse(self, path):
+        raise ImportError("No module named 'fcntl'")
+
+    monkeypatch.setattr(Client, "upload_file", refuse)
+    cluster("one")
+    tree({"m/app": ""})
+    errors = run("--dask", "tcp://x")[2]
+    assert "a worker cannot import the evaluator: ImportError: No module named 'fcntl'" in errors
 
 
 def test_interrupt_reaches_the_workers_and_the_command_waits_for_them(cluster, stub):

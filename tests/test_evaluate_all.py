@@ -208,13 +208,35 @@ def test_model_without_reports_has_no_mean(stub):
 
 def test_longest_evaluation_is_named_after_a_minute_of_silence(monkeypatch, capsys):
     progress = ea.Progress(total=4, failed=1)
+    progress.done = 1
     now = time.monotonic()
     monkeypatch.setattr(ea.time, "monotonic", lambda: now + 90)
-    progress.show(3, (now, "m/app"))
+    progress.show((now, "m/app"))
     words = "1/4, 1 failed builds, 0:04:30 left; m/app has been running for 0:01:30\n"
     assert capsys.readouterr().out == words
-    progress.show(3, (now, "m/app"))
+    progress.show((now, "m/app"))
     assert capsys.readouterr().out == ""
+
+
+def test_progress_bar_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(ea.sys.stdout, "isatty", lambda: True, raising=False)
+    progress = ea.Progress(total=4, failed=1)
+    progress.ended("m/a", "why", is_done=False)
+    progress.ended("m/b", "why", is_done=True)
+    capsys.readouterr()
+    progress.show(None)
+    bar = capsys.readouterr().out
+    assert bar.startswith("\r\x1b[K[#####...............] 1/4, 1 failed builds, 0:00:0")
+
+
+def test_run_goes_on_without_a_reader_of_its_output(stub):
+    """After `| head -1`, or when the terminal is closed."""
+    tree({"m/a": "", "m/b": "FAIL"})
+    with start_stubbed() as process:
+        process.stdout.close()
+        process.wait(timeout=60)
+    assert process.returncode == 0
+    assert kinds() == {"m/a": "", "m/b": "build"}
 
 
 # ---- What follows a result ----
@@ -295,11 +317,20 @@ def test_no_repeat(stub):
 
 def result(word, **facts):
     """Return the result of an evaluation; a word of the stub without a report has none."""
-    kind = {"FAIL": "build", "DEAD": "engine", "USAGE": "usage", "LOST": "engine"}.get(word, "")
-    kind = {"REGISTRY": "registry", "FILE": "input"}.get(word, kind)
+    kind = {
+        "FAIL": "build",
+        "DEAD": "engine",
+        "ENGINE": "engine",
+        "LOST": "engine",
+        "REGISTRY": "registry",
+        "USAGE": "usage",
+        "FILE": "input",
+    }.get(word, "")
     rows = [{"status": "timeout" if word == "LATE" else "passed"}]
     content = {"test_results": rows, "environment": {"image_starts": word != "NOSTART"}}
-    return ea.Result(kind, report=content, engine_failed=word == "DEAD", **facts)
+    if word == "LOST":
+        content = None
+    return ea.Result(kind, report=content, engine_failed=word == "DEAD", address="tcp://x", **facts)
 
 
 BUILT = ea.Score(0.5, has_image=True)
@@ -317,10 +348,12 @@ DECISIONS = [
     {"ends": "FAIL", "job": "first", "earlier": BUILT, "written": True, "next": "repetition", "failures": ea.END},
     {"ends": "FAIL", "job": "repetition", "earlier": NOT_BUILT, "written": True, "next": None, "failures": ea.END},
     {"ends": "FAIL", "job": "repetition", "earlier": BUILT, "written": False, "next": None, "failures": ea.END},
-    {"ends": "DEAD", "job": "first", "written": True, "next": "retry", "failures": ea.COUNT},
+    {"ends": "DEAD", "job": "first", "written": True, "next": "retry elsewhere", "failures": ea.COUNT},
     {"ends": "DEAD", "job": "retry", "written": True, "next": None, "failures": ea.COUNT},
-    {"ends": "DEAD", "job": "first", "earlier": BUILT, "written": False, "next": "retry", "failures": ea.COUNT},
-    {"ends": "LOST", "job": "first", "written": True, "next": "retry", "failures": ea.END},
+    {"ends": "DEAD", "job": "first", "earlier": BUILT, "written": False, "next": "retry elsewhere", "failures": ea.COUNT},
+    {"ends": "ENGINE", "job": "first", "written": True, "next": "retry", "failures": ea.END},
+    {"ends": "LOST", "job": "first", "written": True, "next": "retry", "failures": ea.STAY},
+    {"ends": "LOST", "job": "first", "earlier": BUILT, "written": False, "next": "retry", "failures": ea.STAY},
     {"ends": "REGISTRY", "job": "first", "written": True, "next": "retry", "failures": ea.END},
     {"ends": "REGISTRY", "job": "retry", "earlier": NOT_BUILT, "written": False, "next": None, "failures": ea.END},
     {"ends": "REGISTRY", "job": "repetition", "earlier": BUILT, "written": False, "next": "retried repetition", "failures": ea.END},
@@ -331,6 +364,7 @@ DECISIONS = [
 JOBS = {
     "first": ea.Job("task"),
     "retry": ea.Job("task", is_retry=True),
+    "retry elsewhere": ea.Job("task", is_retry=True, avoided="tcp://x"),
     "repetition": ea.Job("task", is_repetition=True),
     "retried repetition": ea.Job("task", is_repetition=True, is_retry=True),
     None: None,
@@ -405,6 +439,19 @@ def test_report_or_log_that_cannot_be_written_ends_nothing(stub, place):
     assert code == 1
     assert "2 of 3 Dockerfiles have a score" in out
     assert f"no score: output error: {place}: cannot write: Is a directory: m/b\n" in out
+
+
+def test_full_disk_stops_the_run(stub, monkeypatch):
+    tree({f"m/app{number}": "" for number in range(40)})
+
+    def write_file(path, text, *, append=False):
+        raise de.EvaluationError(f"{path}: cannot write: No space left on device", "output")
+
+    monkeypatch.setattr(de, "write_file", write_file)
+    code, out, _ = run("--parallel", "1")
+    assert code == 1
+    assert "the last 21 reports could not be written: the running evaluations clean up\n" in out
+    assert len(stub()) < 40
 
 
 def test_folder_of_reports_that_cannot_be_made_ends_nothing(stub):
@@ -513,6 +560,34 @@ def test_retry_failed_keeps_the_old_report_if_there_is_no_new_one(stub):
     assert kinds() == {"m/app": "build"}
 
 
+def test_interrupted_retry_failed_goes_on_where_it_stopped(stub):
+    tree({"m/a": "FAIL", "m/b": "FAIL SLEEP"})
+    Path("awake").write_text("")
+    run()
+    os.unlink("awake")
+    stub()
+    thread = interrupt_when(lambda: has("calls", "m/b"))
+    assert run("--retry-failed", "--parallel", "1", "--no-repeat")[0] == 130
+    thread.join()
+    assert stub() == ["m/a", "m/b"]
+
+    Path("awake").write_text("")
+    out = run("--retry-failed", "--no-repeat")[1]
+    assert stub() == ["m/b"]
+    assert "continued since 2" in out
+
+
+def test_fresh_that_lacks_a_score_is_continued(stub):
+    tree({"m/a": "", "m/b": ""})
+    run()
+    tree({"m/b": "USAGE"})
+    stub()
+    assert run("--fresh")[0] == 1
+    assert sorted(stub()) == ["m/a", "m/b"]
+    assert run("--fresh")[0] == 1
+    assert stub() == ["m/b"]
+
+
 def test_fresh_evaluates_everything_again(stub):
     tree({"m/app": "", "n/app": ""})
     run()
@@ -526,7 +601,7 @@ def test_fresh_in_an_empty_folder(stub):
     tree({"m/app": ""})
     assert run("--fresh")[0] == 0
     assert kinds() == {"m/app": ""}
-    assert os.listdir("reports") == ["m"]
+    assert os.listdir("reports") == ["m"]  # nothing tells that it goes on
 
 
 def test_fresh_keeps_the_old_report_until_there_is_a_new_one(stub):
@@ -592,6 +667,29 @@ def test_interrupt_leaves_no_report_and_the_next_start_continues(stub, name):
     Path("awake").write_text("")
     assert run()[0] == 0
     assert sorted(stub()) == ["m/a --no-cache", "m/b", "m/c", "m/d"]
+
+
+def test_evaluators_end_where_sigint_is_ignored(stub):
+    """In the background of a shell script, which evaluators inherit."""
+    tree({"m/app": "SLEEP"})
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with start_stubbed() as process:
+        signal.signal(signal.SIGINT, handler)
+        wait_for(lambda: has("calls", "m/app"))
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert has("interrupts", "one\n")
+
+
+def test_done_does_not_count_what_an_interrupt_prevents(stub):
+    tree({f"m/{number}": "" for number in range(6)})
+    tree({"m/1": "SLEEP"})
+    thread = interrupt_when(lambda: has("calls", "m/1"))
+    out = run("--parallel", "1")[1]
+    thread.join()
+    assert "[1/6] m/0: 1 of 1 tests" in out
+    assert "[6/6]" not in out
 
 
 def test_ignored_signal_stays_ignored(stub, monkeypatch):

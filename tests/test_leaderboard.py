@@ -80,7 +80,7 @@ def scores(tmp_path, models):
 
 def board(folder, *, samples=False, missing_zero=False):
     reports, left_out = lb.read_reports([folder], samples=samples)
-    return lb.Board(reports, left_out, missing_zero=missing_zero)
+    return lb.make_board(reports, left_out, missing_zero=missing_zero)
 
 
 @pytest.fixture
@@ -150,46 +150,87 @@ def test_equal_models_are_rarely_behind():
 
 # Board
 
-FEW = "cannot be distinguished: this takes 2 complete models and 6 repositories"
-STANDINGS = {  # by the scores of models: the first words of their standings, and a part of the headline
-    "a=989898 b=212121": (
-        "leads behind",
-        "a leads, b is next (difference 70.0 points, critical difference ",
-    ),
-    "a=989898 b=898987 c=121212": (
-        "not not behind",
-        "a and b cannot be distinguished (difference 3.3 points",
-    ),
-    "a=989898 b=212121 c=11111e": (
-        "leads behind incomplete",
-        "a leads, b is next (difference 70.0 points",
-    ),
-    "a=989898 b=212121 c=99999e": (
-        "not behind incomplete",
-        "a is the best complete model, b is next (diff",
-    ),
-    "a=989898 b=212121 c=9e9999": (
-        "not behind incomplete",
-        "incomplete, and possibly the best: c\n",
-    ),
-    "a=555555 b=555555": (
-        "not not",
-        "a and b cannot be distinguished (difference 0.0 points, critical diff",
-    ),
-    "a=99999 b=12345": ("not not", f"a and b {FEW}"),
-    "a=989898": ("not", f"a {FEW}"),
-    "a=eeeeee": ("incomplete", f"the models {FEW}"),
-}
+# Scores of models for r0, r1, … -> standings by model, and what the headline says.
+STANDINGS = [
+    {
+        "scores": "a=989898 b=212121",
+        "standings": {"a": "leads", "b": "behind"},
+        "headline": "a leads, b is next (difference 70.0 points, critical difference ",
+    },
+    {
+        "scores": "a=989898 b=898987 c=121212",
+        "standings": {"a": "not distinguishable", "b": "not distinguishable", "c": "behind"},
+        "headline": "a and b cannot be distinguished (difference 3.3 points",
+    },
+    {
+        "scores": "a=989898 b=898987 c=988988",
+        "standings": dict.fromkeys("abc", "not distinguishable"),
+        "headline": "a, c and b cannot be distinguished (difference 3.3 points",
+    },
+    {
+        "scores": "a=989898 b=212121 c=11111e",
+        "standings": {"a": "leads", "b": "behind", "c": "incomplete"},
+        "headline": "a leads, b is next (difference 70.0 points",
+    },
+    {
+        "scores": "a=989898 b=212121 c=99999e",
+        "standings": {"a": "not distinguishable", "b": "behind", "c": "incomplete"},
+        "headline": "a is the best complete model, b is next (difference 70.0 points",
+        "possibly the best": "c",
+    },
+    {
+        "scores": "a=989898 b=212121 c=9e9999",
+        "standings": {"a": "not distinguishable", "b": "behind", "c": "incomplete"},
+        "headline": "a is the best complete model, b is next",
+        "possibly the best": "c",
+    },
+    {
+        "scores": "a=555555 b=555555",
+        "standings": dict.fromkeys("ab", "not distinguishable"),
+        "headline": "a and b cannot be distinguished (difference 0.0 points, critical difference ",
+    },
+    {
+        "scores": "a=99999 b=12345",
+        "standings": dict.fromkeys("ab", "not tested"),
+        "headline": "not compared: 5 repositories, 6 are needed\n",
+    },
+    {
+        "scores": "a=9 b=1",
+        "standings": dict.fromkeys("ab", "not tested"),
+        "headline": "not compared: 1 repository, 6 are needed\n",
+    },
+    {
+        "scores": "a=989898",
+        "standings": {"a": "not tested"},
+        "headline": "not compared: 1 complete model, 2 are needed\n",
+    },
+    {
+        "scores": "a=eeeeee",
+        "standings": {"a": "incomplete"},
+        "headline": "not compared: 0 complete models, 2 are needed\n",
+    },
+]
 
 
-@pytest.mark.parametrize("models", STANDINGS)
-def test_model_leads_only_beyond_the_critical_difference(tmp_path, run, models):
-    folder = scores(tmp_path, models)
+@pytest.mark.parametrize("row", STANDINGS, ids=lambda row: row["scores"])
+def test_model_leads_only_beyond_the_critical_difference(tmp_path, run, row):
+    folder = scores(tmp_path, row["scores"])
     made = board(folder)
-    standings = {line.model: made.standing(line).split()[0] for line in made.rows}
-    assert " ".join(standings[model] for model in sorted(standings)) == STANDINGS[models][0]
-    assert STANDINGS[models][1] in run(folder)[1]
-    assert ("possibly" in run(folder)[1]) == ("c=9" in models or "ee" in models)
+    assert {line.model: made.standing(line) for line in made.rows} == row["standings"]
+    out = run(folder)[1]
+    assert row["headline"] in out
+    possibly = f"incomplete, and possibly the best: {row.get('possibly the best', '')}\n"
+    assert (possibly in out) == ("possibly the best" in row)
+
+
+def test_headline_has_the_days_that_are_known(tmp_path, run):
+    contents = [report("5", "r0", started_at="2026-11-25T10"), report("5", "r1", started_at="")]
+    folder = write(tmp_path, {f"a/{at}": content for at, content in enumerate(contents)})
+    assert run(folder)[1].startswith("models: 1, repositories: 2, reports: 2, 2026-11-25\n")
+    write(tmp_path, {"a/2": report("5", "r2", started_at="2026-11-26")})
+    assert run(folder)[1].startswith(
+        "models: 1, repositories: 3, reports: 3, 2026-11-25 to 2026-11-26\n"
+    )
 
 
 def test_engine_error_has_no_score_and_failed_build_scores_zero(tmp_path, run):
@@ -297,13 +338,11 @@ def test_row_with_other_conditions_is_marked(tmp_path, run, field, usual, other,
         tmp_path, {f"{name}/app": report("5", **{field: value}) for name, value in values.items()}
     )
     made = board(folder)
-    assert {name: [*marks] for name, marks in made.differing.items()} == (
-        {"c": [mark]} if mark else {}
-    )
+    assert {name: [*marks] for name, marks in made.marks.items()} == ({"c": [mark]} if mark else {})
     assert [note.startswith("conditions differ: ") for note in made.notes] == [True] * bool(mark)
     assert mark in run(folder)[1]
     write(tmp_path, {"b/app": report("5", **{field: other}), "c/app": report("e")})  # one half each
-    assert sorted(board(folder).differing) == ([*"ab"] if mark else [])
+    assert sorted(board(folder).marks) == ([*"ab"] if mark else [])
 
 
 # Reading
@@ -390,6 +429,29 @@ def test_folders_name_models_and_what_is_no_report_is_named(tmp_path, run):
     assert run(f"{folder}/nowhere")[0] == 2
     err = run(write(tmp_path, {f"bad/{n}": "{" for n in range(30)}))[2].splitlines()
     assert err[20:] == ["left out: 13 more files"]
+
+
+def test_link_to_a_folder_above_makes_no_models(tmp_path):
+    folder = write(tmp_path, {"m/x": report("5"), "n/x": report("5")})
+    os.symlink("..", f"{folder}/m/up")
+    os.symlink("../n", f"{folder}/m/side")
+    os.symlink("m", f"{folder}/again")
+    reports, left_out = lb.read_reports([folder])
+    assert [made.model for made in reports] == ["m", "n"]
+    assert left_out == []
+
+
+def test_deeply_nested_parameters_are_harmless(tmp_path, run):
+    """Deep enough to be read and not to be written, or not even to be read."""
+    for depth in (400, 984, 20_000):
+        content = json.dumps(report("5")).replace(
+            '"message": "m7"',
+            f'"message": "m7", "params": {"{"}"a": {"[" * depth}{"]" * depth}{"}"}',
+        )
+        folder = write(tmp_path / str(depth), {"bad/x": content, "good/x": report("6")})
+        code, out, _ = run(folder, "--html", tmp_path / "page")
+        assert code == 0
+        assert "\ngood " in out
 
 
 # Output

@@ -222,10 +222,13 @@ def evaluate_answer(rubric, tmp_path):
     return run
 
 
-def test_dockerfile_that_leads_out_of_the_overlay_is_not_built(fake, folders, evaluate_answer):
-    """It could be the reference solution, or another model's."""
+@pytest.mark.parametrize("name", ["Dockerfile", "absent"])
+def test_dockerfile_that_leads_out_of_the_overlay_is_not_built(
+    fake, folders, evaluate_answer, name
+):
+    """It could be the reference solution, or another model's; on another machine it is absent."""
     outside = folders("outside", {"Dockerfile": "FROM x"})
-    overlay = folders("overlay", {"Dockerfile": f"-> {outside}/Dockerfile"})
+    overlay = folders("overlay", {"Dockerfile": f"-> {outside}/{name}"})
     report = evaluate_answer(overlay)
     kind, message = error_of(report)
     assert kind == "build"
