@@ -947,7 +947,8 @@ def items(board: Board) -> str:
 # ---------------------------------------------------------------------------------------------
 
 HEAT_COLUMNS = 20  # repositories in one heat map; the others follow below
-DETAILS = 1_300_000  # bytes for the details of all cells, so that the page has less than 2 MB
+MAX_CELLS = 1_900_000  # bytes of all cells, so that a page of 10,000 reports has less than 2 MB
+CELL_MARKUP = 110  # bytes of a cell without its details
 BYTES_PER_LINE = 20  # at least, of the details of a cell
 
 CellHtml = Callable[[int, int, str], str]  # by line, column and escaped words of a table's cell
@@ -987,19 +988,27 @@ def paragraphs(lines: Iterable[str]) -> str:
 
 
 def bar(board: Board, row: Row, words: str) -> str:
-    """Return the cell of a score: the template draws it from the numbers in its style."""
+    """Return the cell of a score: the template draws its parts from the numbers in its style."""
     ends = {"score": row.score or 0.0}
+    parts = ["value"]
+    if board.critical is not None:
+        parts.insert(0, "band")  # behind the others
     if row.interval:
         ends["low"], ends["high"] = row.interval
+        parts.append("interval")
     if not row.is_complete:
         ends["lower"], ends["upper"] = row.bounds
+        parts.append("bounds")
     style = "".join(f"--{name}:{end:.2%};" for name, end in ends.items())
-    return f'<td class="bar {board.standing(row)}" style="{style}"><i></i>{words}'
+    spans = "".join(f'<span class="{part}"></span>' for part in parts)
+    kind = f"bar {board.standing(row)}"
+    return f'<td class="{kind}" style="{style}"><span class="axis">{spans}</span>{words}'
 
 
 def heat_map(board: Board, repos: Sequence[str]) -> str:
     """Return the table of some repositories, whose cells open their details."""
-    limit = DETAILS // (len(board.rows) * len(board.repos))  # bytes
+    cells = len(board.rows) * len(board.repos)
+    limit = max(MAX_CELLS // cells - CELL_MARKUP, 0)  # bytes of the details of a cell
 
     def heat_cell(line: int, column: int, words: str) -> str:
         row = board.rows[line]
@@ -1027,7 +1036,9 @@ def as_html(table: Table, cell_html: CellHtml) -> str:
     rows = []
     for at, (first, *others) in enumerate(lines):
         cells = [cell_html(at, column, escape(words)) for column, words in enumerate(others)]
-        rows.append(f"<tr><th>{escape(first)}{''.join(cells)}")
+        # A name may be broken where it has a separator, not inside a word.
+        name = re.sub("([/_])", r"\1<wbr>", escape(first))
+        rows.append(f"<tr><th>{name}{''.join(cells)}")
     titles = "".join(f"<th>{escape(title)}" for title in head)
     return f"<thead><tr>{titles}<tbody>{''.join(rows)}"
 
