@@ -97,7 +97,32 @@ def test_unusable_file_is_an_error_without_traceback(fake, tmp_path, change, mes
 
 def test_default_rubric_has_the_name_of_the_repository(fake, dockerfile):
     code, _, err = called(de.main, "--dockerfile", dockerfile("FROM x"), "--repo", "my/repo")
-    assert (code, "rubrics/my/repo.json" in err) == (1, True)
+    assert code == 1
+    assert (
+        "rubrics/my/repo.json: No such file or directory (--rubric FILE names another rubric)"
+        in err
+    )
+
+
+HINTS = {
+    "--check": "--check needs --rubric FILE, or --repo NAME for rubrics/NAME.json",
+    "--run-option --memory=2g": "(write it with =, like --run-option=--memory=2g)",
+    "--build-option --pull": "(write it with =, like --run-option=--memory=2g)",
+}
+
+
+@pytest.mark.parametrize("words", HINTS)
+def test_usage_error_says_what_to_write(words):
+    code, _, err = called(de.main, *words.split())
+    assert code == 2
+    assert HINTS[words] in err
+
+
+def test_colors_of_the_legacy_builder_are_not_shown(fake, arguments):
+    fake.fault("build", stdout="Step 1/1 : FROM x\n\x1b[91mno space\x1b[0m\n", stderr="why")
+    out = called(de.main, *arguments(["FROM x"], TRUE, more=["--verbose"]))[1]
+    assert "  | no space\n" in out
+    assert "x1b" not in out
 
 
 FILES = "--dockerfile x --repo x"

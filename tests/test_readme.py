@@ -66,7 +66,7 @@ def test_rubric_of_the_readme_is_valid(checkout):
         re.findall(r"```json\n(.*?)```", README, re.DOTALL)[0]
     )
     done = run(f"{shlex.quote(sys.executable)} DockerfileEvaluator.py --check --repo shown")
-    assert (done.returncode, done.stdout) == (0, "2 tests, valid\n")
+    assert (done.returncode, done.stdout) == (0, "rubrics/shown.json: 2 tests, valid\n")
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from cases import CASES, TRUE, output_contains, run_command
@@ -91,6 +92,7 @@ ERRORS = [
     (b"{", "not valid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
     (b"\xff", "not valid JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     (b"[" * 100_000, "not valid JSON: "),
+    (b" \n", "the file is empty"),
     ({"repo": "r"}, "tests: expected a non-empty list of tests, but the key is missing"),
     ({"tests": []}, "tests: expected a non-empty list of tests, found []"),
     ({"repo": 3, "tests": [TRUE]}, "repo: expected a non-empty string, found 3"),
@@ -287,3 +289,14 @@ def test_schema_accepts_what_the_reader_accepts(load):
     schema("rubric").validate(content)
     for name in ("rubric", "report"):
         schema(name).check_schema(schema(name).schema)
+
+
+@pytest.mark.parametrize(
+    ("content", "sign"), [('{"tests": [1, 2,]}', "]"), ('{"tests": [1], }', "}")]
+)
+def test_trailing_comma_is_named(content, sign):
+    """In the words of each version of Python."""
+    with pytest.raises(
+        de.EvaluationError, match=re.escape(f"(remove the comma before the '{sign}')")
+    ):
+        de.parse_rubric(content.encode(), "r.json")
