@@ -15,8 +15,9 @@ from conftest import PROJECT, statuses
 from engine import census
 
 README = (PROJECT / "README.md").read_text()
-COMMANDS = re.findall(r"^    ((?:python3|for) .+)$", README, re.MULTILINE)
-EVALUATE, TREE, BOARD, LOOP = COMMANDS
+COMMANDS = re.findall(r"^    ((?:tests|python3|for)[ /].+)$", README, re.MULTILINE)
+(QUICK_START, TESTS, OWN, KEEP, ONE_TEST, CHECK, TREE, LOOP, BOARD) = COMMANDS
+EVALUATE = QUICK_START.replace("tests/with-engine ", "", 1)  # here an engine answers
 
 
 @pytest.fixture
@@ -67,6 +68,50 @@ def test_rubric_of_the_readme_is_valid(checkout):
     )
     done = run(f"{shlex.quote(sys.executable)} DockerfileEvaluator.py --check --repo shown")
     assert (done.returncode, done.stdout) == (0, "rubrics/shown.json: 2 tests, valid\n")
+
+
+def test_commands_of_the_quick_start_are_programs():
+    assert (PROJECT / QUICK_START.split()[0]).exists()
+    assert (PROJECT / TESTS.split()[0]).exists()
+
+
+def test_rubric_of_the_example_is_valid(checkout):
+    assert run(CHECK).stdout == "rubrics/example.json: 10 tests, valid\n"
+
+
+def test_own_dockerfile_is_scored(fake, checkout):
+    """With the folders of a user."""
+    for folder in ("answers", "checkouts/express"):
+        (checkout / folder).mkdir(parents=True)
+    shutil.copy("artifacts/example.dockerfile", "answers/gpt-5.dockerfile")
+    shutil.copy("rubrics/example.json", "rubrics/express.json")
+    run(OWN)
+    assert json.loads(Path("reports/gpt-5.json").read_text())["repo"] == "express"
+
+
+def test_image_is_kept_to_work_on_one_test(fake, checkout):
+    out = run(KEEP).stdout
+    assert "image kept: dockerfile-evaluator:" in out
+    assert "  docker run --rm " in out
+    assert "a shell in it: docker run --rm -it --entrypoint /bin/sh " in out
+    assert "compiles" in run(ONE_TEST).stdout
+
+
+def test_python_example_prints_the_score(fake, checkout):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    program = [sys.executable, "-c", code]
+    done = subprocess.run(program, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.endswith(" of 23\n")
+
+
+@pytest.mark.usefixtures("engine", "legacy", "checkout")
+def test_session_on_the_first_screen_is_what_is_printed():
+    ((command, shown),) = re.findall(r"```console\n\$ (python3 .*)\n((?s:.*?))```", README)
+    times = r"\([^()]*\d\.\d s\)"
+    printed = re.sub(times, "(time)", run(command).stdout)
+    # Checks run in parallel, so they can end in another order.
+    assert sorted(printed.splitlines()) == sorted(re.sub(times, "(time)", shown).splitlines())
 
 
 @pytest.mark.long
