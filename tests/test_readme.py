@@ -62,6 +62,33 @@ def test_every_option_is_documented_once():
     assert sorted(documented) == sorted(options)
 
 
+PAGES = {
+    "artifacts/evaluate_all.py": "artifacts/README.md",
+    "rubrics/review.py": "rubrics/README.md",
+    "reports/leaderboard.py": "reports/README.md",
+}
+
+
+@pytest.mark.parametrize("program", PAGES)
+def test_page_of_a_tool_has_its_options(program):
+    """All of them, and in the tables no others."""
+    words = [sys.executable, str(PROJECT / program), "--help"]
+    text = subprocess.run(words, stdout=subprocess.PIPE, text=True).stdout
+    options = set(re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE))
+    page = (PROJECT / PAGES[program]).read_text()
+    rows = re.findall(r"^\| (`--[^|]*)\|", page, re.MULTILINE)
+    assert options - set(re.findall(r"--[a-z-]+", page)) == set()
+    assert set(re.findall(r"--[a-z-]+", " ".join(rows))) - options == set()
+
+
+@pytest.mark.parametrize("program", ["DockerfileEvaluator.py", *PAGES])
+def test_help_has_an_example_and_the_exit_codes(program):
+    words = [sys.executable, str(PROJECT / program), "--help"]
+    text = subprocess.run(words, stdout=subprocess.PIPE, text=True).stdout
+    assert f"\nExample: {Path(program).name} " in text
+    assert "\nExit codes: 0" in text
+
+
 def test_rubric_of_the_readme_is_valid(checkout):
     (checkout / "rubrics" / "shown.json").write_text(
         re.findall(r"```json\n(.*?)```", README, re.DOTALL)[0]
