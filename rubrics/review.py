@@ -117,7 +117,7 @@ def parse_script(text: str) -> Script | None:
                 operator = _as_operator(token)
             words = []
             is_redirected = False
-        elif _is_left_to_others(token):
+        elif _is_left_to_others(token) or (token in _COMPOUND and not words):
             return None
         else:
             words.append(token)
@@ -145,7 +145,7 @@ def _as_operator(token: str) -> str:
 
 def _is_left_to_others(token: str) -> bool:
     """Return whether a token begins what a plain list of commands does not have."""
-    if token in _COMPOUND or token.startswith("#") or "`" in token:
+    if token.startswith("#") or "`" in token:
         return True
     return bool(token) and set(token) <= set("();<>|&\n")  # a subshell or a here-document
 
@@ -170,32 +170,49 @@ def shellcheck(program: str, tests: Sequence[de.Test]) -> dict[str, list[str]]:
     In dash, what the shell does not have is an error, too. Style is not asked for.
     """
     found: dict[str, list[str]] = collections.defaultdict(list)
-    for dialect in sorted(set(DIALECTS.values())):
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        for dialect in sorted(set(DIALECTS.values())):
             ids = {}
             for at, test in enumerate(tests):
-                command = test.params.get("command")
-                if command and DIALECTS.get(os.path.basename(shell_of(test))) == dialect:
+                if DIALECTS.get(os.path.basename(shell_of(test))) == dialect and has_command(test):
                     path = os.path.join(folder, str(at))
-                    de.write_file(path, command)
+                    de.write_file(path, drawn_command(test))
                     ids[path] = test.id
-            if not ids:
-                continue
-            words = [
-                program,
-                f"--shell={dialect}",
-                "--severity=error",
-                "--exclude=SC1017",  # a carriage return has a rule of its own
-                "--format=json",
-                "--norc",
-            ]
-            done = subprocess.run(
-                [*words, *ids], stdout=subprocess.PIPE, timeout=LINT_TIMEOUT, check=False
-            )
-            for comment in json.loads(done.stdout):
-                text = f"SC{comment['code']}: {comment['message']}"
-                found[ids[comment["file"]]].append(text)
+            comments = []
+            if ids:
+                exclude = "--exclude=SC1017,SC2284"  # carriage returns have a rule; echo == x ==
+                comments = run_shellcheck(
+                    program, f"--shell={dialect}", "--severity=error", exclude, *ids
+                )
+            if ids and dialect == "dash":  # ShellCheck knows the newest one only, which has it
+                comments += run_shellcheck(program, "--shell=sh", "--include=SC3040", *ids)
+            for comment in comments:
+                message = comment["message"].rstrip(".")
+                found[ids[comment["file"]]].append(f"SC{comment['code']}: {message}")
     return found
+
+
+def run_shellcheck(program: str, *words: str) -> list[dict[str, Any]]:
+    """Return what ShellCheck prints."""
+    done = subprocess.run(
+        [program, "--format=json", "--norc", *words],
+        stdout=subprocess.PIPE,
+        timeout=LINT_TIMEOUT,
+        check=False,
+    )
+    comments: list[dict[str, Any]] = json.loads(done.stdout)
+    return comments
+
+
+def has_command(test: de.Test) -> bool:
+    """Return whether a test runs a command."""
+    return bool(test.params.get("command"))
+
+
+def drawn_command(test: de.Test) -> str:
+    """Return the command of a test as the shell can see it: with drawn numbers."""
+    draw = test.params.get("draw") or {}
+    return de.fill(test.params["command"], {name: ends[0] for name, ends in draw.items()})
 
 
 def shell_of(test: de.Test) -> str:
@@ -234,6 +251,7 @@ class Subject(NamedTuple):
     syntax_error: str = ""
     shellcheck: Sequence[str] = ()
     unresolvable: str = ""  # why the test can never run
+    is_required: bool = False  # by another test
 
     @property
     def strings(self) -> Sequence[str]:
@@ -314,8 +332,12 @@ def own_answer(subject: Subject) -> str:
     if script is None or not subject.strings:
         return ""
     printed = []
+    may_have_ended = False
     following = [command.operator for command in script.commands[1:]] + [""]
     for command, next_operator in zip(script.commands, following):
+        may_have_ended = may_have_ended or command.name in _MAY_END
+        if may_have_ended:
+            break
         if command.name not in ("echo", "printf") or command.operator not in ("", ";"):
             continue
         if command.is_redirected or next_operator == "|":
@@ -380,6 +402,8 @@ _PATTERN_SIGNS = re.compile(r"\.[*+]|\\(\.|[dsw](?![a-z]))|\[(0-9|a-z|A-Z)")
 
 def literal_string(subject: Subject) -> str:
     """Find expected strings that look like patterns."""
+    if subject.test.type == "file_contains":  # a file can hold patterns
+        return ""
     texts = [text for text in subject.strings if not text.startswith("import ")]  # java.util.*
     return _quoted(text for text in texts if _PATTERN_SIGNS.search(text))
 
@@ -487,7 +511,7 @@ RULES = (
     ),
     Rule(
         "no-points",
-        lambda subject: "0" if subject.test.score == 0 else "",
+        lambda subject: "0" if subject.test.score == 0 and not subject.is_required else "",
         "a score of {found} changes no result; write one over 0",
     ),
     Rule(
@@ -509,6 +533,7 @@ def lint(rubric: de.Rubric, program: str | None = None) -> Iterator[dict[str, st
     `program` is ShellCheck, None if portability is not to be checked.
     """
     errors = shellcheck(program, rubric.tests) if program else {}
+    required = {name for test in rubric.tests for name in test.requires}
     for at, test in enumerate(rubric.tests):
         command = test.params.get("command", "")
         error = syntax_error(test)
@@ -520,6 +545,7 @@ def lint(rubric: de.Rubric, program: str | None = None) -> Iterator[dict[str, st
             syntax_error=error,
             shellcheck=[] if error else errors.get(test.id, []),
             unresolvable=rubric.unresolvable.get(test.id, ""),
+            is_required=test.id in required,
         )
         for rule in RULES:
             found = rule.find(subject)
@@ -966,8 +992,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             continue
         if len(arguments.rubrics) > 1:
             parser.error(f"{path}: without {{repo}}, which several rubrics need")
-        if not os.path.exists(path):
-            parser.error(f"{path}: not found")
+    for option, path, exists in (
+        ("--context", arguments.context, os.path.isdir),
+        ("--solution", arguments.solution, os.path.isfile),
+    ):
+        if path and "{repo}" not in path and not exists(path):
+            parser.error(f"{option} {path}: not found")
     if arguments.json:
         target = os.path.realpath(arguments.json)
         if any(os.path.realpath(path) == target for path in arguments.rubrics):

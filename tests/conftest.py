@@ -609,6 +609,12 @@ def clean_engine(engine):
     assert census() == before
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--rewrite-transcripts", action="store_true", help="write tests/transcripts/ anew"
+    )
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "private: needs engines of its own, which it may damage")
     config.addinivalue_line("markers", "no_buildx: needs a docker without buildx")

