@@ -94,7 +94,7 @@ def t_interval(values: Sequence[float], minimum: float = 0.0) -> tuple[float, fl
 
 
 def critical_difference(rows: Sequence[Sequence[float]]) -> float:
-    """Return the difference of best and worst mean that equal models exceed on 5 % of boards.
+    """Return the range of means that equal models exceed on at most one board in twenty.
 
     A row has the scores of one model, all for the same repositories. Boards of equal models are
     made by permuting the models' residuals within each repository; the result is the 95th
@@ -104,7 +104,9 @@ def critical_difference(rows: Sequence[Sequence[float]]) -> float:
     """
     models = len(rows)
     repos = len(rows[0])
-    # Residuals vary less than errors: they have (models - 1) * (repos - 1) degrees of freedom.
+    # Residuals vary less than errors: they have (models - 1) * (repos - 1) degrees of freedom. For
+    # few models this is more than a permutation needs, which makes the test careful: two equal
+    # models with 20 repositories are told apart on 2 % of boards.
     scale = math.sqrt(models * repos / ((models - 1) * (repos - 1)))
     residuals = []
     for row in rows:
@@ -400,7 +402,7 @@ def read_reports(
     *,
     samples: bool = False,
 ) -> tuple[list[Report], list[str]]:
-    """Read the reports below each FOLDER or NAME=FOLDER; with `samples` the last one is a sample.
+    """Read the reports below each FOLDER or NAME=FOLDER; with `samples` from MODEL/SAMPLE folders.
 
     Returns them, and a line for each file that is left out. Raises EvaluationError if a folder is
     missing.
@@ -513,7 +515,7 @@ def make_row(model: str, cells: Cells, *, k: int, missing_zero: bool) -> Row:
 
     scores: dict[str, float] = {}
     total = 0.0
-    tries: list[tuple[int, int]] = []  # by repository: scores, and those of them that are solved
+    tries: list[tuple[int, int]] = []  # by repository: how many scores, and how many are solved
     for repo, cell in cells.items():
         known = [report.score for report in cell if report.score is not None]
         if missing_zero:
@@ -565,7 +567,7 @@ class Board(NamedTuple):
     complete: list[Row]
     critical: float | None  # the critical difference; None if it cannot be computed
     group: list[Row]  # the best complete row, and those that cannot be distinguished from it
-    undecided: list[Row]  # incomplete, and possibly the best
+    undecided: list[Row]  # incomplete, and possibly not distinguishable from the best
     marks: dict[str, list[str]]  # by model, the conditions that differ from most reports
     notes: list[str]  # published with the board
 
@@ -738,13 +740,16 @@ def board_table(board: Board) -> Table:
     titles = [
         title
         for title in lines[0]
-        if title == "score" or any(line[title] != NOTHING for line in lines)
+        if title in ("model", "score") or any(line[title] != NOTHING for line in lines)
     ]
     return [titles, *([line[title] for title in titles] for line in lines)]
 
 
 def board_line(board: Board, row: Row, *, has_samples: bool) -> dict[str, str]:
-    """Return the cells of a model by their titles: a new column is a new line here."""
+    """Return the cells of a model by their titles: a new column is a new line here.
+
+    The page draws the bar in the second column.
+    """
     line = {
         "model": row.model,
         "score": share(row.score),
@@ -1130,8 +1135,12 @@ def run(arguments: argparse.Namespace) -> int:
     for note in board.notes:
         print(note, file=sys.stderr)
     code = 0
-    files = {arguments.html: as_page, arguments.markdown: as_markdown, arguments.csv: as_csv}
-    for path, as_file in files.items():
+    files = (
+        (arguments.html, as_page),
+        (arguments.markdown, as_markdown),
+        (arguments.csv, as_csv),
+    )
+    for path, as_file in files:
         if not path:
             continue
         try:
@@ -1139,7 +1148,8 @@ def run(arguments: argparse.Namespace) -> int:
         except de.EvaluationError as error:
             print(f"error: {error}", file=sys.stderr)
             code = 1
-    print(text, end="", file=sys.stderr if "-" in files else sys.stdout)
+    has_stdout = all(path != "-" for path, _ in files)
+    print(text, end="", file=sys.stdout if has_stdout else sys.stderr)
     return code
 
 

@@ -49,14 +49,16 @@ _COMPOUND = {
 }  # fmt: skip
 # After one of these commands, the script may have ended before its last command.
 _MAY_END = {
-    ".", "source", "eval", "exec", "exit", "kill", "killall", "pkill", "return", "set", "shift",
-    "trap",
+    ".", ":", "eval", "exec", "exit", "export", "kill", "killall", "pkill", "readonly", "return",
+    "set", "shift", "source", "trap", "unset",
 }  # fmt: skip
 _OPERATORS = {"&&", "||", ";", "|", "&"}
 _REDIRECTIONS = {"<", ">", ">>", ">&", "&>", ">|"}
-# Operators that are words, since they are quoted; parse_script() cannot tell them apart otherwise.
-_QUOTED_OPERATOR = re.compile(r"""\\[;&|<>()]|(["'])[;&|<>()\n]+\1""")
-_CANNOT_FAIL_TO_OPEN = re.compile("/dev/(null|stdout|stderr)|[0-9]")
+# A quoted string, or an escaped character. A quoted operator is a word, but shlex returns it like a
+# real one; so it becomes x.
+_QUOTED = re.compile(r"""\\.|'(?P<single>[^']*)'|"(?P<double>(?:\\.|[^"\\])*)\"""", re.DOTALL)
+_OPERATOR_SIGNS = set(";&|<>()\n")
+_CANNOT_FAIL_TO_OPEN = re.compile("/dev/(null|stdout|stderr)|[12]")
 
 
 class Command(NamedTuple):
@@ -64,7 +66,8 @@ class Command(NamedTuple):
 
     operator: str  # before it: one of _OPERATORS, "" for the first command
     words: tuple[str, ...]  # without redirections
-    is_redirected: bool = False  # to a file, so it may fail and prints nothing
+    is_redirected: bool = False
+    may_fail_to_open: bool = False  # the file that it is redirected to
 
     @property
     def name(self) -> str:
@@ -88,24 +91,27 @@ class Script(NamedTuple):
 
     @property
     def reaches_its_end(self) -> bool:
-        """Whether no command before the last one can end the shell."""
+        """Whether no command before the last one can end the shell, and no ${VARIABLE:?} can."""
+        words = [word for command in self.commands for word in command.words]
+        if any("${" in word and "?" in word for word in words):
+            return False
         return all(command.name not in _MAY_END for command in self.commands[:-1])
 
 
 def parse_script(text: str) -> Script | None:
     """Return the commands of a script; None if it is more than a plain list of commands."""
     try:
-        tokens = list(_lexer(_QUOTED_OPERATOR.sub("x", text.replace("\\\n", " "))))
+        tokens = list(_lexer(_QUOTED.sub(_without_operators, text.replace("\\\n", ""))))
     except ValueError:  # a quote that is not closed
         return None
     commands: list[Command] = []
     operator = ""
     words: list[str] = []
-    is_redirected = False
-    is_file = False  # the next token is the file of a redirection
+    files: list[str] = []  # to which the command is redirected
+    is_file = False  # the next token is one of them
     for token in tokens:
         if is_file:
-            is_redirected = is_redirected or not _CANNOT_FAIL_TO_OPEN.fullmatch(token)
+            files.append(token)
             is_file = False
         elif token in _REDIRECTIONS:
             is_file = True
@@ -113,19 +119,31 @@ def parse_script(text: str) -> Script | None:
                 words.pop()  # the number of a file descriptor
         elif _as_operator(token) in _OPERATORS:
             if words:
-                commands.append(Command(operator, tuple(words), is_redirected))
+                commands.append(_command(operator, words, files))
                 operator = _as_operator(token)
             words = []
-            is_redirected = False
+            files = []
         elif _is_left_to_others(token) or (token in _COMPOUND and not words):
             return None
         else:
             words.append(token)
     if words:
-        commands.append(Command(operator, tuple(words), is_redirected))
+        commands.append(_command(operator, words, files))
     if not commands:
         return None
     return Script(tuple(commands), ends_in_background=not words and operator == "&")
+
+
+def _command(operator: str, words: Sequence[str], files: Sequence[str]) -> Command:
+    may_fail = any(not _CANNOT_FAIL_TO_OPEN.fullmatch(file) for file in files)
+    return Command(operator, tuple(words), is_redirected=bool(files), may_fail_to_open=may_fail)
+
+
+def _without_operators(quoted: re.Match[str]) -> str:
+    """Return a quoted string, or x if it consists of operators."""
+    text = quoted["single"] or quoted["double"] or quoted[0][1:]
+    is_operator = bool(text) and set(text) <= _OPERATOR_SIGNS
+    return "x" if is_operator else quoted[0]
 
 
 def _lexer(text: str) -> shlex.shlex:
@@ -200,7 +218,11 @@ def run_shellcheck(program: str, *words: str) -> list[dict[str, Any]]:
         timeout=LINT_TIMEOUT,
         check=False,
     )
-    comments: list[dict[str, Any]] = json.loads(done.stdout)
+    try:
+        comments: list[dict[str, Any]] = json.loads(done.stdout)
+    except ValueError:
+        message = f"{program}: no JSON, exit code {done.returncode}"
+        raise de.EvaluationError(message) from None
     return comments
 
 
@@ -212,7 +234,11 @@ def has_command(test: de.Test) -> bool:
 def drawn_command(test: de.Test) -> str:
     """Return the command of a test as the shell can see it: with drawn numbers."""
     draw = test.params.get("draw") or {}
-    return de.fill(test.params["command"], {name: ends[0] for name, ends in draw.items()})
+    numbers = {}
+    for name, ends in draw.items():
+        if not name.startswith(("_", "$")):  # a comment
+            numbers[name] = ends[0]
+    return de.fill(test.params["command"], numbers)
 
 
 def shell_of(test: de.Test) -> str:
@@ -296,10 +322,10 @@ def cannot_fail(subject: Subject) -> str:
         return "'&'" if script.last.name not in _MAY_END else ""
     last = script.last
     text = " ".join(last.words)
-    if last.operator not in ("", ";", "||") or last.is_redirected or "${" in text:
-        return ""
     always_succeed = (("true",), (":",), ("exit", "0"))
-    if last.words not in always_succeed and last.words[0] not in ("echo", "printf"):
+    if last.words not in always_succeed and last.words[0] != "echo":
+        return ""
+    if last.operator not in ("", ";", "||") or last.may_fail_to_open:
         return ""
     return f"'{last.operator} {text}'" if last.operator else f"'{text}'"
 
@@ -321,7 +347,9 @@ def hidden_status(subject: Subject) -> str:
         if command.operator != "|":
             break
     first = pipeline[-1]
-    if first.name in ("echo", "printf", "!"):  # which does not fail, or is negated
+    if first.name == "!" or "-c" in last.words[1:]:  # it is negated; sort -c is a check
+        return ""
+    if first.name in ("echo", "printf") and len(pipeline) == 2:  # noqa: PLR2004 - it does not fail
         return ""
     return f"'| {' '.join(last.words)}'"
 
@@ -332,17 +360,16 @@ def own_answer(subject: Subject) -> str:
     if script is None or not subject.strings:
         return ""
     printed = []
-    may_have_ended = False
     following = [command.operator for command in script.commands[1:]] + [""]
     for command, next_operator in zip(script.commands, following):
-        may_have_ended = may_have_ended or command.name in _MAY_END
-        if may_have_ended:
+        if command.name in _MAY_END:
             break
         if command.name not in ("echo", "printf") or command.operator not in ("", ";"):
             continue
         if command.is_redirected or next_operator == "|":
             continue
-        printed.append(" ".join(command.words[1:]))
+        if "$" not in "".join(command.words):
+            printed.append(" ".join(command.words[1:]))
     own = [text for text in subject.strings if any(text in line for line in printed)]
     is_enough = (
         own if subject.test.params.get("match") != "all" else len(own) == len(subject.strings)
@@ -372,7 +399,7 @@ def lost_state(subject: Subject) -> str:
     if subject.script is None or len(subject.script.commands) > 1:
         return ""
     words = subject.script.last.words
-    is_lost = words[0] in (".", "source") and re.search("(rc|profile)$", words[-1])
+    is_lost = words[0] in (".", "source") and re.search(r"(\.\w*rc|profile)$", words[-1])
     return f"'{' '.join(words)}'" if is_lost else ""
 
 
@@ -412,12 +439,15 @@ _DRAWN_NAME = re.compile(r"(?<![$\w{]){([a-z][a-z0-9]?)}")
 
 
 def draw_name(subject: Subject) -> str:
-    """Find a name in braces that is not drawn, beside names that are."""
+    """Find a name in braces in an expected string that is not drawn, beside names that are.
+
+    In a command braces can be anything: awk, f-strings, Rust.
+    """
     drawn = subject.test.params.get("draw")
-    if not drawn or re.search("""\\bf["']""", subject.command):  # an f-string of Python
+    if not drawn:
         return ""
     names: list[str] = []
-    for text in (subject.command, *subject.strings):
+    for text in subject.strings:
         names += _DRAWN_NAME.findall(text)
     return _quoted(f"{{{name}}}" for name in dict.fromkeys(names) if name not in drawn)
 
@@ -432,6 +462,7 @@ def literal_path(subject: Subject) -> str:
     return _quoted(found)
 
 
+# A new rule is a function like those above and a row in RULES; rubrics/README.md shows an example.
 class Rule(NamedTuple):
     """What lint looks for. `find` returns what stands for {found} in the message, or ""."""
 
@@ -537,11 +568,11 @@ def lint(rubric: de.Rubric, program: str | None = None) -> Iterator[dict[str, st
     for at, test in enumerate(rubric.tests):
         command = test.params.get("command", "")
         error = syntax_error(test)
-        is_plain = bool(command) and not error and shell_of(test).endswith("sh")
+        is_plain = not error and os.path.basename(shell_of(test)) in (*DIALECTS, "ash")
         subject = Subject(
             test,
             command=command,
-            script=parse_script(command) if is_plain else None,
+            script=parse_script(command) if command and is_plain else None,
             syntax_error=error,
             shellcheck=[] if error else errors.get(test.id, []),
             unresolvable=rubric.unresolvable.get(test.id, ""),

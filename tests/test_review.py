@@ -41,37 +41,39 @@ CASES = {
     "cannot-fail": (["nosuch || true", "nosuch; true", "nosuch || :", "nosuch && b || true", "nosuch || true >/dev/null 2>&1",
          "nosuch\ntrue\n", "nosuch; exit 0", "nosuch; echo done", "nosuch || b || echo 'no || thing'", "nosuch 2>&1 &",
          "echo hello", command("a", exit_code="any")],
-        ["nosuch", "nosuch || false", "nosuch &&\necho ok", "nosuch || true && nosuch", "nosuch -c 'a || true'",
+        ["nosuch", "nosuch || false", 'echo "building"\n"./nosuch"', 'echo "a"&&"./nosuch"', "echo 'ok'>'/nosuch/x'", ': "${NOSUCH:?}"; echo ok',
+         'test "${NOSUCH?}" = 1; echo ok', "printf '%d' x", "echo hi >&7", "nosuch &&\necho ok", "nosuch || true && nosuch", "nosuch -c 'a || true'",
          "nosuch || { echo no; exit 1; }", "nosuch && (nosuch || true)", "set -e; nosuch; true", "nosuch # || true",
          "nosuch || exit 1; echo done", "nosuch || exit 1; sleep 1 &", "! true", "true >/nosuch/x", "exec nosuch || true",
          ". /nosuch/x && nosuch || echo no", "A=1 . /nosuch; true", "trap 'exit 3' EXIT; nosuch; true", "kill $$; true",
          'echo "${NOSUCH:?}"', "nosuch || echo $((1 / 0))", "cat <<END | nosuch\nx || true\nEND",
          "if nosuch; then true; else false; fi", 'test -n "$(nosuch || true)"', "nosuch || echo x >/nosuch/y",
          command("echo $NOSUCH", contains=["UTF-8"]), command("a || true", exit_code="any", contains=["17.0"])]),
-    "hidden-status": (["app --help | head -n 5", "find . -name '*.js' | wc -l", "app 2>&1 | tail -1 2>/dev/null", "app | sort | uniq",
+    "hidden-status": (["app --help | head -n 5", "find . -name '*.js' | wc -l", "app 2>&1 | tail -1 2>/dev/null", "printf '1 2' | app | head -1", "app | sort | uniq",
          "cd x && app | cat", "app | tee -a log", "app |\n  head", "set -e; app | wc -l"],
         ["app | grep -q x", "app | head -1 | grep x", "app | tee log && grep ok log", "! app | head", "app | head.sh",
-         "echo x | tee file", "app '| head'", "app || head file", 'test "$(app | wc -l)" -gt 0',
+         "echo x | tee file", "app '| head'", "app || head file", "app | sort -c", 'test "$(app | wc -l)" -gt 0',
          "bash -o pipefail -c 'app | head'", "app; cat log", command("app | head", exit_code="any", contains=["17.0"])]),
     "own-answer": ([command("nosuch; echo works", contains=["works"]), command("echo 'version 3'", contains=["version"]),
          command("nosuch\nprintf 'all good'", contains=["all", "good"], match="all")],
         [command("nosuch && echo works", contains=["works"]), command("echo works | nosuch", contains=["works"]),
          command("echo works >x; cat x", contains=["works"]), command("nosuch; echo done", contains=["ready", "done"], match="all"),
          command("if nosuch; then echo works; fi", contains=["works"]), command("set -e; nosuch; echo works", contains=["works"]),
-         command("nosuch || exit 1; echo works", contains=["works"]), command("exec nosuch; echo works", contains=["works"])]),
+         command("nosuch || exit 1; echo works", contains=["works"]), command("exec nosuch; echo works", contains=["works"]), command("echo $VALUE; nosuch", contains=["VALUE"]),
+         command('echo "$(cat version)"; nosuch', contains=["version"]), command("echo hello >/dev/null; nosuch", contains=["hello"])]),
     "shell-function": ([names("nvm"), names("sdk"), "nvm use 20 && node -v", "command -v nvm", "cd x && conda activate y && python -c 1",
          "source ~/.bashrc", ". /root/.profile"],
         [names("node", "conda"), "bash -ic 'nvm use 20'", ". ~/.nvm/nvm.sh && nvm use 20", "conda run -n x python",
          '[ -s "$NVM_DIR/nvm.sh" ] && \\. "$NVM_DIR/nvm.sh"; nvm use 20', "command -v nvm || test -d /root/.nvm",
-         'eval "$(conda shell.posix hook)"; conda activate x', ". ~/.bashrc && make", "sdk/bin/x"]),
+         'eval "$(conda shell.posix hook)"; conda activate x', ". ~/.bashrc && make", "sdk/bin/x", ". ./src"]),
     "carriage-return": (["make\r\n", "if make; then\r\n true; fi", paths("bin/x\r"), command("make\r", shell="/bin/bash")],
         ["make\n", "printf 'a\r\n' | app", prints("HTTP/1.1 200 OK\r\n")]),
     "short-needle": ([prints("17.0.", "8"), {"type": "file_contains", "params": {"path": "x", "contains": ["22"]}}],
         [prints("1.8"), prints("成功"), command("app {a}", contains=["{a}"], draw={"a": [1, 10**7]})]),
     "literal-needle": ([prints("v5.*"), prints(r"v5\.3"), prints("v[0-9]"), prints(r"\d+ passed")],
         [{"type": "file_contains", "params": {"path": "x", "contains": ["\\.php$", "a.*b"]}}, prints("v5.36", "^this", "[x]", "a*b"), prints("import java.util.*;"), prints(r"\documentclass{x}")]),
-    "draw-name": ([command("app {a}", contains=["{b}"], draw={"a": [1, 10**7]}), command("app {a} {b}", contains=["{a}"], draw={"a": [1, 10**7]})],
-        [command("app {a} ${b}", contains=["{a}"], draw={"a": [1, 10**7]}), command("awk '{print}' {a}", contains=["{a}"], draw={"a": [1, 10**7]}),
+    "draw-name": ([command("app {a}", contains=["{b}"], draw={"a": [1, 10**7]})],
+        [command("app {a} {b}", contains=["{a}"], draw={"a": [1, 10**7]}), command("app {a} ${b}", contains=["{a}"], draw={"a": [1, 10**7]}), command("awk '{print}' {a}", contains=["{a}"], draw={"a": [1, 10**7]}),
          command("app {a}", contains=["{a*2}"], draw={"a": [1, 10**7]}), command("python3 -c 'x={a}; print(f\"{x}\")'", contains=["{a}"], draw={"a": [1, 10**7]}),
          command("app {b}", contains=["out"])]),
     "literal-name": ([names("perl", "perl -v")], [names("perl", "g++")]),
@@ -395,3 +397,18 @@ def test_without_shellcheck_it_says_once_that_portability_is_not_checked(write, 
 def test_required_test_may_have_no_points(write):
     tests = ({**FILE, "id": "a", "score": 0}, {**FILE, "id": "b", "requires": ["a"]})
     assert list(review.lint(review.de.load_rubric(write(*tests)))) == []
+
+
+def test_comment_in_draw_is_no_drawn_number(rules):
+    draw = {"a": [1, 10**7], "_why": 5}
+    assert rules(command("app {a}", contains=["{a}"], draw=draw)) == []
+
+
+def test_broken_shellcheck_is_an_error(write, tmp_path, monkeypatch):
+    program = tmp_path / "shellcheck"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(review, "find_shellcheck", lambda: str(program))
+    code, _, errors = called(review.main, write("true && make"))
+    assert code == 1
+    assert f"error: {program}: no JSON, exit code 0\n" in errors
