@@ -1399,7 +1399,7 @@ def argument_parser() -> argparse.ArgumentParser:
         "stopped.",
         epilog="Example: evaluate_all.py --artifacts answers --layout '{model}/{repo}/Dockerfile'\n"
         "Exit codes: 0 every Dockerfile has a scored report; 1 one has none; 2 bad arguments; "
-        "130 Ctrl-C",
+        "130 Ctrl-C, 143 SIGTERM, 129 SIGHUP",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -1428,7 +1428,11 @@ def argument_parser() -> argparse.ArgumentParser:
     add("--reports", metavar="DIR", default="reports", help="MODEL/REPO.json (default: reports)")
     add("--fresh", action="store_true", help="evaluate everything again")
     add("--retry-failed", action="store_true", help="evaluate failed builds again")
-    add("--no-repeat", action="store_true", help="repeat no failed builds and timeouts")
+    add(
+        "--no-repeat",
+        action="store_true",
+        help="repeat no failed builds and timeouts; errors are retried all the same",
+    )
     add("--list", action="store_true", help="only print what there is to do")
 
     add = parser.add_argument_group("where it runs").add_argument
@@ -1439,7 +1443,11 @@ def argument_parser() -> argparse.ArgumentParser:
         help=f"evaluations at a time (default: the engine's processors, at most {MAX_PARALLEL})",
     )
     add("--dask", metavar="ADDRESS", help="on the workers of this Dask scheduler")
-    add("--build-cache", metavar="SIZE", help="afterwards prune BuildKit's cache to this size")
+    add(
+        "--build-cache",
+        metavar="SIZE",
+        help="after each evaluation prune BuildKit's cache to this size",
+    )
 
     de.add_run_options(parser.add_argument_group("how each is evaluated"))
     return parser
