@@ -143,7 +143,8 @@ def test_engine_of_podman_behind_docker_is_recognised_at_its_first_step():
         "stdout",
         b"Sending build context to Docker daemon  2.048kB\nSTEP 1/2: FROM x\nSTEP 2/2: RUN y\n",
     )
-    assert (log.output.builder.name, log.output.step) == ("buildah", "RUN y")
+    assert log.output.builder.name == "buildah"
+    assert log.output.step == "RUN y"
 
 
 FORGED = "Step 1/3 : FROM x\n ---> a79ebfed6780\nStep 2/3 : RUN y\nStep 3/3 : FROM z\n"

@@ -289,14 +289,16 @@ OPTIONS_OF_ANOTHER_IMAGE = [
 @pytest.mark.parametrize(("option", "word"), BUILD_OPTIONS)
 def test_build_option_that_docker_rejects_is_a_usage_error(legacy, evaluate, option, word):
     report = evaluate([BUSYBOX, f"RUN echo {os.urandom(8).hex()}"], FIRST, build_options=[option])
-    assert (outcome(report), statuses(report)) == ("usage", {"first": "not_run"})
+    assert outcome(report) == "usage"
+    assert statuses(report) == {"first": "not_run"}
     assert word in report["error"]["message"]
 
 
 @pytest.mark.parametrize("option", RUN_OPTIONS)
 def test_run_option_that_docker_rejects_is_a_usage_error(legacy, evaluate, option):
     report = evaluate([BUSYBOX], FIRST, AFTER, run_options=[option])
-    assert (outcome(report), set(statuses(report).values())) == ("usage", {"not_run"})
+    assert outcome(report) == "usage"
+    assert set(statuses(report).values()) == {"not_run"}
 
 
 @pytest.mark.parametrize("option", OPTIONS_OF_ANOTHER_IMAGE)
@@ -311,7 +313,8 @@ def test_unreadable_context_is_a_usage_error(builder, arguments, report, tmp_pat
     done = subprocess.run(
         ["setpriv", "--bounding-set=-dac_override,-dac_read_search", *PROGRAM, *words]
     )
-    assert (done.returncode, outcome(report())) == (1, "usage")
+    assert done.returncode == 1
+    assert outcome(report()) == "usage"
     assert "secret" in report()["error"]["message"]
 
 
@@ -330,13 +333,15 @@ def without_bridge(private):
 
 def test_no_bridge_for_a_build_is_an_engine_error(builder, without_bridge, evaluate):
     report = evaluate([BUSYBOX, f"RUN echo {os.urandom(8).hex()}"], FIRST)
-    assert (outcome(report), statuses(report)) == ("engine", {"first": "not_run"})
+    assert outcome(report) == "engine"
+    assert statuses(report) == {"first": "not_run"}
 
 
 def test_no_bridge_for_a_test_is_an_engine_error(legacy, without_bridge, evaluate):
     """A check runs without a network, and passes."""
     report = evaluate([BUSYBOX], FIRST, CHECK)
-    assert (outcome(report), statuses(report)) == ("engine", {"first": "error", "check": "passed"})
+    assert outcome(report) == "engine"
+    assert statuses(report) == {"first": "error", "check": "passed"}
 
 
 @pytest.fixture(scope="module")
@@ -380,7 +385,8 @@ def test_full_disk_is_an_engine_error_unless_the_failed_build_frees_it(
     finally:
         small_disk.inside("rm", filler)
         small_disk.docker("builder", "prune", "--all", "--force")
-    assert (outcome(report), statuses(report)) == (fault, {"first": "not_run"})
+    assert outcome(report) == fault
+    assert statuses(report) == {"first": "not_run"}
     assert "no space left" in report["error"]["message"].lower()
 
 
@@ -445,7 +451,8 @@ def each_time(sleep, harm, times=1):
         over.set()
         thread.join()
         end(sleep.processes())
-    assert (failures, count) == ([], times)
+    assert failures == []
+    assert count == times
 
 
 def end(processes: set) -> None:
@@ -512,7 +519,9 @@ def test_engine_that_is_lost_during_a_test_is_an_engine_error(
         report = evaluate([BUSYBOX], FIRST, slow.test(timeout=5), AFTER, LAST, start_timeout=4)
     harmed.process.send_signal(signal.SIGCONT)
     found = statuses(report)
-    assert (found["first"], found["slow"], found["after"]) == ("passed", status, "error")
+    assert found["first"] == "passed"
+    assert found["slow"] == status
+    assert found["after"] == "error"
     assert report["error"]["kind"] == "engine"
     assert any("not removed" in warning for warning in report["warnings"])
 
@@ -523,7 +532,8 @@ def test_engine_that_is_lost_during_a_build_is_an_engine_error(
     sleep = Sleep()
     with each_time(sleep, harmed.kill):
         report = evaluate([BUSYBOX, run_line(sleep)], FIRST)
-    assert (outcome(report), statuses(report)) == ("engine", {"first": "not_run"})
+    assert outcome(report) == "engine"
+    assert statuses(report) == {"first": "not_run"}
 
 
 def test_engine_that_is_lost_before_clean_up_keeps_the_score(harmed, legacy, short_waits, evaluate):
@@ -565,5 +575,6 @@ def test_image_that_is_removed_during_the_tests_is_an_engine_error(harmed, legac
 
     with each_time(slow, remove):
         report = evaluate([BUSYBOX, "LABEL of=removed"], slow.test(), AFTER)
-    assert (outcome(report), statuses(report)) == ("engine", {"slow": "passed", "after": "error"})
+    assert outcome(report) == "engine"
+    assert statuses(report) == {"slow": "passed", "after": "error"}
     assert "image was removed" in report["error"]["message"]

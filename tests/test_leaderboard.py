@@ -239,8 +239,14 @@ def test_engine_error_has_no_score_and_failed_build_scores_zero(tmp_path, run):
     words = "100.0%; 0.0% (build failed); 0.0% (build timed out); - (engine error); - (registry error); "
     words += "- (usage error); - (interrupted); - (no report)"
     assert "; ".join(lb.cell(a, f"r{n}") for n in range(8)) == words
-    assert (a.score, a.bounds, a.built, a.evaluated, a.solved) == (1 / 3, (1 / 8, 6 / 8), 1, 3, 1)
-    assert (b.score, b.bounds, b.missing) == (0.2, pytest.approx((0.2, 0.2)), {})
+    assert a.score == 1 / 3
+    assert a.bounds == (1 / 8, 6 / 8)
+    assert a.built == 1
+    assert a.evaluated == 3
+    assert a.solved == 1
+    assert b.score == 0.2
+    assert b.bounds == pytest.approx((0.2, 0.2))
+    assert b.missing == {}
     assert "12.5% to 75.0% (1 engine error, 1 interrupted, 1 no report, 1 regis" in run(folder)[1]
 
 
@@ -269,13 +275,15 @@ def test_samples_are_averaged_before_repositories(tmp_path, run):
     folder = write(tmp_path, reports)
     made = board(folder, samples=True)
     high, low = sorted(made.rows, key=lambda line: line.model)
-    assert (high.scores, high.score) == (
-        pytest.approx({"app": 0.8, "lib": 0.3}),
-        pytest.approx(0.55),
-    )
-    assert (made.k, high.solved, high.built, high.evaluated) == (2, 1, 5, 6)
+    assert high.scores == pytest.approx({"app": 0.8, "lib": 0.3})
+    assert high.score == pytest.approx(0.55)
+    assert made.k == 2
+    assert high.solved == 1
+    assert high.built == 5
+    assert high.evaluated == 6
     # app: 1 - C(1, 2) / C(3, 2) = 1 and C(2, 2) / C(3, 2) = 1/3 for two solved of three; lib: 0
-    assert (high.pass_at_k, high.pass_all) == (pytest.approx(1 / 2), pytest.approx(1 / 6))
+    assert high.pass_at_k == pytest.approx(1 / 2)
+    assert high.pass_all == pytest.approx(1 / 6)
     assert low.pass_at_k is None  # lib has one score
     out = run(folder, "--samples")[1]
     assert all(
@@ -294,7 +302,8 @@ THREE = "sol=80e m=424 n=9b4"
 def test_reference_excludes_tests_that_it_does_not_pass(tmp_path, run):
     folder = scores(tmp_path, THREE)
     code, out, err = run(folder, "--reference", "sol")
-    assert (code, len(err.splitlines())) == (0, 3)
+    assert code == 0
+    assert len(err.splitlines()) == 3
     assert "r0: excluded 't8', 't9', which sol does not pass\nr1: excluded 't0', 't1', " in err
     assert "r2: sol has no score, nothing is excluded\n" in err
     assert re.search(r"model +r0 +r2\nn +100\.0% +40\.0%\nm +50\.0% +40\.0%\n", out)
@@ -396,18 +405,14 @@ def test_broken_report_is_named_and_left_out(tmp_path, run, content):
         f"left out: reports/bad/x.json: {BROKEN[content]}",
     )
     code, out, err = run(folder)
-    assert (code, out, err.startswith(line), err.endswith("\nno valid report\n")) == (
-        1,
-        "",
-        True,
-        True,
-    )
+    assert code == 1
+    assert out == ""
+    assert err.startswith(line) is True
+    assert err.endswith("\nno valid report\n") is True
     code, out, err = run(write(tmp_path, {"good/x": report("5")}), "--html", tmp_path / "x.html")
-    assert (code, "models: 1, repositories: 1, reports: 1" in out, err.startswith(line)) == (
-        0,
-        True,
-        True,
-    )
+    assert code == 0
+    assert "models: 1, repositories: 1, reports: 1" in out
+    assert err.startswith(line) is True
     assert html.unescape((tmp_path / "x.html").read_text()).count(line) == 1
 
 
@@ -475,7 +480,8 @@ def test_hostile_text_is_escaped_on_page_screen_markdown_and_csv(tmp_path, run):
         write(tmp_path, reports), *(f"--{name}={file}" for name, file in files.items())
     )
     page, markdown = (files[name].read_text() for name in ("html", "markdown"))
-    assert (code, re.findall("[\x1b\u202e]", out + err + page + markdown)) == (0, [])
+    assert code == 0
+    assert re.findall("[\x1b\u202e]", out + err + page + markdown) == []
     template = (REPORTS / "page.html").read_text()
     assert re.findall(r"(?i)<script|<link|<iframe|\son\w+=|url\(|https?:", template) == []
     own = {*re.findall(r"<(\w+)", template), *"p thead tbody tr th td".split()}
@@ -495,8 +501,10 @@ def test_csv_has_a_line_for_each_test_of_each_report(tmp_path):
     assert lb.main([folder, "--csv", str(tmp_path / "csv")]) == 0
     with open(tmp_path / "csv", newline="") as file:
         lines = [",".join(line[name] for name in names) for line in csv.DictReader(file)]
-    assert (len(lines), lines[8:10]) == (30, ["a,r0,scored,t8,1", "a,r0,scored,t9,0"])
-    assert (lines[10], lines[20]) == ("a,r1,engine error,t0,", "b,r0,build failed,t0,0")
+    assert len(lines) == 30
+    assert lines[8:10] == ["a,r0,scored,t8,1", "a,r0,scored,t9,0"]
+    assert lines[10] == "a,r1,engine error,t0,"
+    assert lines[20] == "b,r0,build failed,t0,0"
 
 
 STARTS = [("--html", "<!doctype html>"), ("--markdown", "models\\: 1"), ("--csv", "model,")]
@@ -524,11 +532,9 @@ def test_text_markdown_and_page_have_the_same_words(tmp_path, run, monkeypatch):
     for words in itertools.chain(
         lb.headline(made), *lb.board_table(made), *lb.repo_table(made, made.repos)
     ):
-        assert (words in out, words in markdown.replace("\\", ""), words in text) == (
-            True,
-            True,
-            True,
-        )
+        assert words in out
+        assert words in markdown.replace("\\", "")
+        assert words in text
     for line in made.rows:
         ends = "--score:{:.2%};--low:{:.2%};--high:{:.2%};".format(line.score, *line.interval)
         ends += "--lower:{:.2%};--upper:{:.2%};".format(*line.bounds) if line.missing else ""
@@ -558,7 +564,8 @@ def test_readme_shows_what_is_printed(tmp_path, run, monkeypatch):
     readme = (REPORTS / "README.md").read_text()
     ((words, shown),) = re.findall(r"\$ python3 reports/leaderboard.py (.*)\n((?s:.*?))```", readme)
     code, out, err = run(*words.split())
-    assert (code, err + out) == (0, shown)
+    assert code == 0
+    assert err + out == shown
     assert {*re.findall("--[a-z-]{3,}", run("--help")[1])} - {"--help"} <= {
         *re.findall("--[a-z-]+", readme)
     }

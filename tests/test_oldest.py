@@ -37,7 +37,9 @@ def oldest(*words: object) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_prints_its_help(program):
     done = oldest("-W", "error", PROJECT / program, "--help")
-    assert (done.returncode, done.stdout.startswith("usage: "), done.stderr) == (0, True, "")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: ") is True
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("kind", EVALUATIONS)

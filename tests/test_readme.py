@@ -94,7 +94,8 @@ def test_rubric_of_the_readme_is_valid(checkout):
         re.findall(r"```json\n(.*?)```", README, re.DOTALL)[0]
     )
     done = run(f"{shlex.quote(sys.executable)} DockerfileEvaluator.py --check --repo shown")
-    assert (done.returncode, done.stdout) == (0, "rubrics/shown.json: 2 tests, valid\n")
+    assert done.returncode == 0
+    assert done.stdout == "rubrics/shown.json: 2 tests, valid\n"
 
 
 def test_commands_of_the_quick_start_are_programs():
@@ -162,21 +163,18 @@ def test_ci_step_writes_junit_and_summary(fake, checkout, monkeypatch):
 def test_quick_start_scores_the_example_in_full():
     before = census()
     done = run(EVALUATE)
-    assert (done.returncode, done.stdout.splitlines()[-2:]) == (
-        0,
-        ["10 of 10 tests passed, score 23 of 23 (100.0%)", "report: reports/example.json"],
-    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-2:] == [
+        "10 of 10 tests passed, score 23 of 23 (100.0%)",
+        "report: reports/example.json",
+    ]
     report = json.loads(Path("reports/example.json").read_text())
-    assert (set(statuses(report).values()), report["warnings"], census()) == (
-        {"passed"},
-        [],
-        before,
-    )
+    assert set(statuses(report).values()) == {"passed"}
+    assert report["warnings"] == []
+    assert census() == before
     done = run(f"{shlex.quote(sys.executable)} example_usage.py")
-    assert (done.returncode, done.stdout.splitlines()[-1].split()) == (
-        0,
-        ["score", "23", "of", "23"],
-    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].split() == ["score", "23", "of", "23"]
 
 
 @pytest.mark.usefixtures("networked_engine", "legacy")
@@ -197,5 +195,7 @@ def test_tree_and_board(checkout):
         "birch/stock": 3,
     }
     board = run(BOARD)
-    assert (board.returncode, "100.0%" in board.stdout, "29.6%" in board.stdout) == (0, True, True)
+    assert board.returncode == 0
+    assert "100.0%" in board.stdout
+    assert "29.6%" in board.stdout
     assert (checkout / "reports" / "board.html").stat().st_size
