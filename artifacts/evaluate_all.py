@@ -1361,6 +1361,7 @@ def print_summary(
 ) -> None:
     """Print the counts, what has no score and why, and the mean score of each model."""
     parts: dict[str, list[float]] = {task.model: [] for task in tasks}
+    has_earlier = {task.model for task, score in scores.items() if not score.counts}
     reasons: dict[str, list[str]] = collections.defaultdict(list)
     failed = 0
     for task in tasks:
@@ -1379,7 +1380,7 @@ def print_summary(
     for reason, names in reasons.items():
         say(f"{de.printable(reason, 400)}: {de.quoted_list(names, '', MAX_LISTED)}")
     for model, group in sorted(parts.items()):
-        mean = "no reports"
+        mean = "no new reports" if model in has_earlier else "no reports"
         if group:
             mean = f"mean score {de.percent(sum(group), len(group))} of {len(group)} reports"
         say(f"{model_name(model)}: {mean}")

@@ -613,6 +613,7 @@ def test_fresh_keeps_the_old_report_until_there_is_a_new_one(stub):
     assert code == 1
     assert report("m/app") == before
     assert "no new score, the earlier report stays: engine error: why: m/app\n" in out
+    assert out.endswith("m: no new reports\n")
 
 
 def interrupt_when(condition, number=signal.SIGINT, times=1):

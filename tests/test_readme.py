@@ -114,7 +114,7 @@ def test_own_dockerfile_is_scored(fake, checkout):
     shutil.copy("artifacts/example.dockerfile", "answers/gpt-5.dockerfile")
     shutil.copy("rubrics/example.json", "rubrics/express.json")
     run(OWN)
-    assert json.loads(Path("reports/gpt-5.json").read_text())["repo"] == "express"
+    assert json.loads(Path("reports/gpt-5/express.json").read_text())["repo"] == "express"
 
 
 def test_image_is_kept_to_work_on_one_test(fake, checkout):
