@@ -9,7 +9,8 @@
 The executor calls run_task() in a thread of this process, or on a worker. It starts the evaluator
 in a process of its own. The table FOLLOWS says what happens to its result.
 
-On a cluster: dask scheduler; dask worker tcp://HOST:8786; evaluate_all.py --dask tcp://HOST:8786.
+On a cluster: `dask scheduler` on HOST; `dask worker tcp://HOST:8786` on each machine with an engine
+and the build contexts; then `evaluate_all.py --dask tcp://HOST:8786`.
 
 Exit codes: 0 every Dockerfile has a scored report, 1 one has none, 2 usage error, 130 Ctrl-C (129
 SIGHUP, 143 SIGTERM).
@@ -629,15 +630,16 @@ SCORE = "a score"
 DOUBTFUL = "a doubtful score: a test timed out, or the image could not be started"
 NO_IMAGE = "a score of 0, since the build failed or timed out"
 ENGINE_FAILED = "an engine error that does not depend on the Dockerfile"
-MAY_PASS = "an error that may pass, or an interrupt that is not ours"  # noqa: S105
+MAY_PASS = "a temporary error, or an evaluator that somebody else has interrupted"  # noqa: S105
 NO_REPORT = "no report: the evaluator, or the worker, has died"
 USAGE = "an error that stays"
 FILE_PROBLEM = "a file of the task that cannot be read or written"
 
 # What happens to its report.
 WRITE = "it is written"
-WRITE_UNLESS_BUILT = "it is written; that of a repetition only over a score without an image"
+WRITE_UNLESS_BUILT = "it is written, but a repetition replaces no score of an image that was built"
 WRITE_IF_NO_SCORE = "it is written, unless there is a score for the same inputs"
+NO_FILE = "there is none; a score for other inputs is set aside"
 
 # What is evaluated then.
 NOTHING = "nothing"
@@ -664,9 +666,9 @@ FOLLOWS = {
     NO_IMAGE: Rule(WRITE_UNLESS_BUILT, REPEAT, END),
     ENGINE_FAILED: Rule(WRITE_IF_NO_SCORE, RETRY, COUNT),
     MAY_PASS: Rule(WRITE_IF_NO_SCORE, RETRY, END),
-    NO_REPORT: Rule(WRITE_IF_NO_SCORE, RETRY, STAY),
+    NO_REPORT: Rule(NO_FILE, RETRY, STAY),
     USAGE: Rule(WRITE_IF_NO_SCORE, NOTHING, END),
-    FILE_PROBLEM: Rule(WRITE_IF_NO_SCORE, NOTHING, STAY),
+    FILE_PROBLEM: Rule(NO_FILE, NOTHING, STAY),
 }
 
 
@@ -711,7 +713,7 @@ def decide(result: Result, job: Job, earlier: Score | None, *, repeats: bool) ->
     is_written = True
     if rule.report == WRITE_UNLESS_BUILT and job.is_repetition:
         is_written = earlier is None or not earlier.has_image
-    if rule.report == WRITE_IF_NO_SCORE:
+    if rule.report in (WRITE_IF_NO_SCORE, NO_FILE):
         is_written = earlier is None
     next_job = None
     if rule.then == REPEAT and repeats and not job.is_repetition:
@@ -1191,7 +1193,7 @@ class Coordinator:
         """Retire a worker with too many engine failures in a row; stop if nothing can go on."""
         if not self._workers or self.stop_reason:
             return
-        if self._not_written > MAX_NOT_WRITTEN:
+        if self._not_written >= MAX_NOT_WRITTEN:
             self._stop(f"the last {self._not_written} reports could not be written")
             return
         if engine_failures == END:

@@ -94,7 +94,7 @@ def t_interval(values: Sequence[float], minimum: float = 0.0) -> tuple[float, fl
 
 
 def critical_difference(rows: Sequence[Sequence[float]]) -> float:
-    """Return the range of means that equal models exceed on at most one board in twenty.
+    """Return the gap of best and worst mean that equal models exceed on at most 5 % of boards.
 
     A row has the scores of one model, all for the same repositories. Boards of equal models are
     made by permuting the models' residuals within each repository; the result is the 95th
@@ -748,7 +748,7 @@ def board_table(board: Board) -> Table:
 def board_line(board: Board, row: Row, *, has_samples: bool) -> dict[str, str]:
     """Return the cells of a model by their titles: a new column is a new line here.
 
-    The page draws the bar in the second column.
+    Keep the score second: as_page() draws its bar there.
     """
     line = {
         "model": row.model,

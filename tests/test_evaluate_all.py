@@ -450,7 +450,7 @@ def test_full_disk_stops_the_run(stub, monkeypatch):
     monkeypatch.setattr(de, "write_file", write_file)
     code, out, _ = run("--parallel", "1")
     assert code == 1
-    assert "the last 21 reports could not be written: the running evaluations clean up\n" in out
+    assert "the last 20 reports could not be written: the running evaluations clean up\n" in out
     assert len(stub()) < 40
 
 
