@@ -65,6 +65,7 @@ PRUNE_TIMEOUT = 600.0  # seconds for `docker builder prune`
 WORKER_TIMEOUT = 60.0  # seconds until the first Dask worker must be there
 REFRESH = 5.0  # seconds between two looks at which Dask workers there are
 WAKE_UP = 1.0  # seconds between two looks at the progress, if nothing ends
+BAR_WIDTH = 20  # signs of the progress bar
 QUIET = 60.0  # seconds without output, after which a line shows the progress
 
 Report = Dict[str, Any]  # as in rubrics/schema/report.schema.json
@@ -438,17 +439,16 @@ def evaluate(request: Request, folder: str) -> Result:
         process = run.start(command_line(options), request.name, log)
         output = process.communicate()[0]
         del run.evaluations[process]
-        log_text = ""
-        if request.files is not None:
+        report = parse_report(output)
+        log_text = ""  # on this machine the file has it
+        if request.files is not None or report is None:
             log_text = read_end(log)
-        last_line = de.last_line(read_end(log))
-    try:
-        report: Report = json.loads(output)
-    except ValueError:
+    if report is None:
         run.cancel.check()
         problem = input_problem(options)
         if problem:
             return Result("input", problem)
+        last_line = de.last_line(log_text)
         return Result("engine", f"no report, exit code {process.returncode}: {last_line}")
     if request.build_cache:
         report["warnings"] += prune(options.docker, request.build_cache, run.cancel)
@@ -462,6 +462,15 @@ def evaluate(request: Request, folder: str) -> Result:
         log=log_text,
         engine_failed=error["engine_failed"],
     )
+
+
+def parse_report(output: bytes) -> Report | None:
+    """Return the report that the evaluator has printed, None if it is none."""
+    try:
+        report: Report = json.loads(output)
+    except ValueError:
+        return None
+    return report
 
 
 def open_log(path: str) -> Any:
@@ -1264,8 +1273,7 @@ def say(text: str, end: str = "\n") -> None:
     try:
         print(text, end=end, flush=True)
     except OSError:
-        with contextlib.suppress(OSError, ValueError):  # what is buffered is written at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        de.drop_output(sys.stdout)
 
 
 class Progress:
@@ -1293,10 +1301,12 @@ class Progress:
     def show(self, longest: tuple[float, str] | None) -> None:
         """Draw the progress bar; without a terminal print a line after QUIET seconds."""
         if self._is_terminal:
+            bar = ""
+            if self.done < self.total:
+                signs = "#" * (BAR_WIDTH * self.done // self.total)
+                bar = f"[{signs.ljust(BAR_WIDTH, '.')}] {self._text(longest)}"
             width = shutil.get_terminal_size().columns - 1
-            bar = f"[{'#' * (20 * self.done // self.total):.<20}] {self._text(longest)}"
-            is_over = self.done == self.total
-            say(f"\r\x1b[K{'' if is_over else bar[:width]}", end="")
+            say(f"\r\x1b[K{bar[:width]}", end="")
         elif time.monotonic() - self._printed > QUIET:
             self.line(self._text(longest))
 
@@ -1315,7 +1325,7 @@ class Progress:
 def describe(result: Result) -> str:
     """Return how an evaluation ended, in one line."""
     message = de.printable(result.message.partition("\n")[0], 300)
-    if result.kind in ("build", "build_timeout"):
+    if result.kind and is_scored(result):
         return f"build failed: {message}"
     if result.kind or result.report is None:
         return f"{result.kind} error: {message}"
@@ -1483,9 +1493,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> Arguments:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = parse_arguments(argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
-            stream.reconfigure(errors="backslashreplace")
+    de.accept_any_text()
     try:
         return evaluate_all(arguments)
     except UsageError as error:

@@ -787,11 +787,13 @@ def cell(row: Row, repo: str) -> str:
     outcomes = collections.Counter(OUTCOMES[report.kind] for report in reports if report.kind)
     if row.samples > len(reports):
         outcomes["no report"] = row.samples - len(reports)
-    notes = []
-    for outcome, count in outcomes.items():
-        notes.append(f"{count} of {row.samples} {outcome}" if row.samples > 1 else outcome)
+    notes = list(outcomes)
+    if row.samples > 1:
+        notes = [f"{count} of {row.samples} {outcome}" for outcome, count in outcomes.items()]
     text = share(row.scores.get(repo))
-    return f"{text} ({', '.join(notes)})" if notes else text
+    if notes:
+        text += f" ({', '.join(notes)})"
+    return text
 
 
 def as_text(table: Table, width: int) -> str:
@@ -818,22 +820,27 @@ def as_text(table: Table, width: int) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-# CommonMark, and what GitHub adds: characters that a backslash makes plain.
-_MARKUP = re.compile(r"([][\\`*_{}<>#~|!&:@$^]|\.(?!\d))")
-
-
 def as_markdown(board: Board) -> str:
     """Return the board as Markdown, in which text of reports has no markup."""
-
-    def plain(words: str) -> str:
-        return _MARKUP.sub(r"\\\1", words)
-
-    parts = [f"{plain(line)}\n" for line in (*headline(board), *board.notes)]
-    for table in (board_table(board), repo_table(board, board.repos)):
-        lines = [" | ".join(plain(words) for words in line) for line in table]
-        lines.insert(1, " | ".join(["---"] + ["---:"] * (len(table[0]) - 1)))
-        parts.append("".join(f"| {line} |\n" for line in lines))
+    parts = [f"{de.escape_markdown(line)}\n" for line in (*headline(board), *board.notes)]
+    parts.append(markdown_table(board_table(board)))
+    parts.append(markdown_table(repo_table(board, board.repos)))
     return "\n".join(parts)
+
+
+def markdown_table(table: Table) -> str:
+    """Return a table as Markdown; all columns but the first are aligned to the right."""
+    head, *lines = table
+    alignment = ["---", *["---:" for _ in head[1:]]]
+    rows = [markdown_row(head), f"| {' | '.join(alignment)} |\n"]
+    rows += [markdown_row(line) for line in lines]
+    return "".join(rows)
+
+
+def markdown_row(line: Sequence[str]) -> str:
+    """Return a line of a table as Markdown."""
+    cells = [de.escape_markdown(words) for words in line]
+    return f"| {' | '.join(cells)} |\n"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -1177,9 +1184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argument_parser()
     arguments = parser.parse_args(argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
-            stream.reconfigure(errors="backslashreplace")
+    de.accept_any_text()
     try:
         return run(arguments)
     except de.EvaluationError as error:

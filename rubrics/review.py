@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import io
 import json
 import os
 import re
@@ -837,8 +836,10 @@ def assess(tests: Sequence[de.Test], runs: Mapping[str, Sequence[Rows]]) -> dict
     earned = None
     if SOLUTION in runs:
         earned = sum(test.score for test in tests if test.id not in names)
-    order = [*GIFTS, SOLUTION]
-    images = {image: what_it_gets(tests, runs[image]) for image in order if image in runs}
+    images = {}
+    for image in (*GIFTS, SOLUTION):  # in the order of the output
+        if image in runs:
+            images[image] = what_it_gets(tests, runs[image])
     return {"images": images, "problems": problems, "earned": earned}
 
 
@@ -1087,9 +1088,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     de.handle_signals(_raise_interrupted)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # exit codes are lost if the caller ignores it
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None if it is closed
-            stream.reconfigure(errors="backslashreplace")
+    de.accept_any_text()
     try:
         return run(arguments)
     except KeyboardInterrupt as interrupt:

@@ -70,10 +70,10 @@ def test_only_the_command_line_prints():
 
 PUBLIC = (
     "CACHE_NAMESPACE CancelToken Cli ERROR_KINDS EngineFailed ErrorKind EvaluationError "
-    "Inputs Options Rubric Test add_run_options checked evaluate files_below fill "
-    "handle_signals is_report_for is_scored keep_score last_line load_rubric main matches "
-    "parse_object parse_rubric percent printable quoted_list read_file read_inputs "
-    "read_report walk write_file"
+    "Inputs Options Rubric Test accept_any_text add_run_options checked drop_output "
+    "escape_markdown evaluate files_below fill handle_signals is_report_for "
+    "is_scored keep_score last_line load_rubric main matches parse_object parse_rubric "
+    "percent printable quoted_list read_file read_inputs read_report walk write_file"
 )
 SIGNATURE = (
     "(dockerfile, repo, rubric=None, output=None, *, context=None, build_timeout=3600.0, jobs=1, build_options=(), run_options=(), "
