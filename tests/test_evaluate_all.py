@@ -89,6 +89,15 @@ def test_dockerfile_of_the_repository_itself_is_not_left_out(monkeypatch):
     assert "left out" not in out
 
 
+def test_ignore_file_of_a_dockerfile_is_no_answer():
+    tree({"m/app": ""})
+    for name in ("Dockerfile.app", "Dockerfile.app.dockerignore"):
+        Path(f"artifacts/m/{name}").write_text("FROM x")
+    code, out, _ = run("--list", "--layout", "{model}/Dockerfile.{repo}")
+    assert code == 0
+    assert "left out" not in out
+
+
 def test_answer_without_a_rubric_beside_other_answers_is_left_out():
     tree({"m/app": ""})
     for repo in ("app", "lib"):
