@@ -2,7 +2,8 @@
 
 A line that begins with "$ " is a command, "> " continues it, and the lines below are what it prints on stdout and
 stderr; "[1]" is its exit code, unless that is 0. What is not indented is prose. The commands of a file run in one
-shell, in an empty folder with links to the programs, against the fake docker.
+shell, in an empty folder with links to the programs, against the fake docker on an engine with one processor.
+`docker-fault` (tests/docker-fault) lets docker commands fail.
 
 A line that ends in " (glob)" is a pattern; times such as "(0.1 s)" are not compared. To write the files anew:
 
@@ -126,16 +127,17 @@ def test_session(file, fake, tmp_path, monkeypatch, request):
     if file.stem == "help" and sys.version_info < (3, 10):
         pytest.skip("argparse had other headings before Python 3.10")
     now = datetime.datetime.now(datetime.timezone.utc)
-    fake.set(info={"SystemTime": now.strftime("%Y-%m-%dT%H:%M:%SZ")})
+    fake.set(info={"SystemTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"), "NCPU": 1})
     folder = tmp_path / "session"
     for program in PROGRAMS:
         link = folder / program
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(PROJECT / program)
-    python = tmp_path / "python"
-    python.mkdir()
-    (python / "python3").symlink_to(sys.executable)
-    monkeypatch.setenv("PATH", f"{python}{os.pathsep}{os.environ['PATH']}")
+    programs = tmp_path / "session-programs"
+    programs.mkdir()
+    (programs / "python3").symlink_to(sys.executable)
+    (programs / "docker-fault").symlink_to(PROJECT / "tests" / "docker-fault")
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(folder)
