@@ -1,4 +1,4 @@
-"""Fixtures that all tests share: a hermetic environment, the fake docker, evaluations, real engines."""
+"""Fixtures that all tests share: environment, the fake docker, evaluations, real engines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KEPT += ("GOGC",)  # see tests/with-engine
 
 @pytest.fixture(scope="session", autouse=True)
 def default_signals():
-    """Give child processes the default signals, even if pytest was started with some of them ignored (nohup).
+    """Give child processes the default signals, even if pytest was started by nohup.
 
     An ignored signal is inherited by child processes, a handler is not.
     """
@@ -60,7 +60,7 @@ def default_signals():
 
 @pytest.fixture(autouse=True)
 def hermetic(monkeypatch, tmp_path):
-    """Give each test a home, a temporary and a current folder of its own, and none of the user's settings."""
+    """Give each test folders of its own, and none of the user's settings."""
     for name in list(os.environ):
         if name not in KEPT and not name.startswith("PYTEST_"):
             monkeypatch.delenv(name)
@@ -91,10 +91,22 @@ exec PYTHON -S -E -X utf8 FAKE_DOCKER_PY "$@"
 """
 LIST = 'for file in "$FAKE_DOCKER/{}"/*; do if [ -e "$file" ]; then echo "${{file##*/}}"; fi; done'
 SETTINGS = {
-    "version": {"Client": {"Version": "28.2.2"}, "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"}},
-    "info": {"ID": "fake", "SystemTime": "2026-01-01T00:00:00.5Z", "Driver": "overlay2", "NCPU": 4, "MemTotal": 2**32},
+    "version": {
+        "Client": {"Version": "28.2.2"},
+        "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"},
+    },
+    "info": {
+        "ID": "fake",
+        "SystemTime": "2026-01-01T00:00:00.5Z",
+        "Driver": "overlay2",
+        "NCPU": 4,
+        "MemTotal": 2**32,
+    },
     "image": {
-        "ID": "sha256:" + "1d" * 32, "Size": 1234, "Os": "linux", "Architecture": "amd64",
+        "ID": "sha256:" + "1d" * 32,
+        "Size": 1234,
+        "Os": "linux",
+        "Architecture": "amd64",
         "RootFS": {"Layers": ["sha256:" + "5a" * 32, "sha256:" + "6b" * 32]},
     },
     "pull": "Error response from daemon: manifest for x:latest not found: manifest unknown",
@@ -104,7 +116,7 @@ SETTINGS = {
     "state": {},  # of a container, for `docker container inspect`
     "create_seconds": 0,
     "faults": [],
-}  # fmt: skip
+}
 
 
 class Fake:
@@ -133,15 +145,16 @@ class Fake:
         }
         for name, code in answers.items():
             file = self.folder / "answers" / name
-            if faults & {name, "*"}:
-                file.unlink() if file.exists() else None
-            else:
+            if not faults & {name, "*"}:
                 file.write_text(code)
+            elif file.exists():
+                file.unlink()
 
     def fault(self, on: str, do: str = "fail", **details: Any) -> None:
         """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py.
 
-        `nth` is a number or a tuple of numbers; all calls `since` a number; only those with the word `given`.
+        `nth` is a number or a tuple of numbers; `since` a number means all later calls too;
+        `given` is a word that the call has to have.
         """
         if "nth" in details and isinstance(details["nth"], int):
             details["nth"] = (details["nth"],)
@@ -182,7 +195,9 @@ class Fake:
         ]
         for pid in filter(None, pids):
             with contextlib.suppress(OSError):  # most have ended
-                place = f"{os.readlink(f'/proc/{pid}/cwd')} {Path(f'/proc/{pid}/environ').read_bytes()!r}"
+                process = Path(f"/proc/{pid}")
+                environment = process.joinpath("environ").read_bytes()
+                place = f"{os.readlink(process / 'cwd')} {environment!r}"
                 if str(self.folder) in place:
                     os.killpg(pid, signal.SIGKILL)
 
@@ -205,7 +220,7 @@ def fake_docker_py(tmp_path_factory):
 
 @pytest.fixture
 def fake(monkeypatch, tmp_path, fake_docker_py):
-    """Put the fake docker first on the PATH, repeat builds without a delay, and test for a full disk with 2 MiB."""
+    """Put the fake docker first on the PATH; no delay before a second build, a small smoke test."""
     program = tmp_path / "programs" / "docker"
     program.parent.mkdir()
     text = LAUNCHER.replace("PYTHON", shlex.quote(sys.executable))
@@ -273,7 +288,10 @@ def dockerfile(tmp_path):
 
 @pytest.fixture
 def evaluate(dockerfile, rubric):
-    """Evaluate a Dockerfile (a list of lines) against tests; return the report. `top` are keys of the rubric."""
+    """Evaluate a Dockerfile (a list of lines) against tests; return the report.
+
+    `top` are keys of the rubric.
+    """
 
     def run(lines: list[str], *tests: object, top: Any = (), **options: Any) -> Any:
         report = de.evaluate(dockerfile(*lines), "example", rubric(*tests, **dict(top)), **options)
@@ -309,7 +327,7 @@ def report(tmp_path):
 def called(
     main: Callable[[Any], int], *words: object, encoding: str = "utf-8"
 ) -> tuple[int, str, str]:
-    """Call a program's main() in this process; return its exit code, and what it printed on stdout and stderr."""
+    """Call a program's main() in this process; return its exit code, stdout and stderr."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = [signal.getsignal(number) for number in numbers]
@@ -329,7 +347,10 @@ def called(
 
 
 class Stub:
-    """Plays evaluator and engine for evaluate_all. A call returns the evaluations since the last."""
+    """Plays evaluator and engine for evaluate_all.
+
+    A call returns the evaluations since the last one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._docker = folder / "docker"
@@ -368,8 +389,13 @@ def start():
 
         def run(*words: str, before: Any = (), limits: Any = (), **more: Any) -> Any:
             changes = {"RETRY_DELAY": 0.0, **dict(limits)}
-            code = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import DockerfileEvaluator as de; "
-            code += f"vars(de).update({changes!r}); sys.exit(de.main())"
+            statements = [
+                f"import sys; sys.path.insert(0, {str(PROJECT)!r})",
+                "import DockerfileEvaluator as de",
+                f"vars(de).update({changes!r})",
+                "sys.exit(de.main())",
+            ]
+            code = "\n".join(statements)
             process = subprocess.Popen(
                 [*before, sys.executable, "-c", code, *words], **{**PIPES, **more}
             )
@@ -446,8 +472,8 @@ def shell(request, tmp_path):
     return str(link)
 
 
-# Real engines. Each worker of pytest-xdist has two of its own: tests run in parallel, and each can list all that is on
-# its engine. Without xdist or root, all tests share the engine that the suite was started on.
+# Real engines. Each worker of pytest-xdist has two of its own: tests run in parallel, and each can
+# list all that is on its engine. Without xdist or root, all tests share the engine that the suite was started on.
 
 
 @pytest.fixture(scope="session")
@@ -472,7 +498,8 @@ def networked_engine(any_engine):
 @pytest.fixture(scope="session")
 def example_image(networked_engine):
     """Build the image of artifacts/example.dockerfile once, with the legacy builder."""
-    words = "docker build --quiet --tag readme-example --file artifacts/example.dockerfile artifacts".split()
+    files = ["--file", "artifacts/example.dockerfile", "artifacts"]
+    words = ["docker", "build", "--quiet", "--tag", "readme-example", *files]
     subprocess.run(words, check=True, cwd=str(PROJECT), env={**STARTED_IN, "DOCKER_BUILDKIT": "0"})
     yield
     docker("image", "rm", "readme-example")
@@ -508,7 +535,10 @@ def started_engine(folder: Path, *images: str, **options: Any):
 
 
 class OwnEngines(NamedTuple):
-    """Engines of a worker: with debian:bookworm-slim, and with a network bridge; both use the fake registries."""
+    """Engines of a worker: with debian:bookworm-slim, and with a network bridge.
+
+    Both use the fake registries.
+    """
 
     plain: PrivateEngine
     bridged: PrivateEngine
@@ -568,7 +598,10 @@ def private_engine(any_engine, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def buildkit_program(own_engines, tmp_path_factory):
-    """Return a docker CLI that builds with BuildKit; with DOCKERFILE_EVALUATOR_ANY_BUILDER=1 any."""
+    """Return a docker CLI that builds with BuildKit.
+
+    With DOCKERFILE_EVALUATOR_ANY_BUILDER=1 it is the one on the PATH, whatever it builds with.
+    """
     if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
         return shutil.which("docker")
     with pytest.MonkeyPatch.context() as patch:

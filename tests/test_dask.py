@@ -407,7 +407,10 @@ TESTS = (run_command("sleep 1"), run_command("test -n $N"))
 
 @pytest.fixture
 def real_cluster(engine, tmp_path, monkeypatch, request):
-    """Start a scheduler; return its address, and a function that starts a worker in a folder of its own."""
+    """Start a scheduler; return its address, and a function that starts workers.
+
+    Each worker has a folder of its own.
+    """
     pytest.importorskip("distributed")
     file = tmp_path / "scheduler.json"
 

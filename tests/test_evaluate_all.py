@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from batch import ea, has, kinds, report, run, start, start_stubbed, tree
@@ -324,70 +325,122 @@ def test_no_repeat(stub):
     assert stub() == ["m/a", "m/b", "m/b"]  # an error is retried all the same
 
 
-def result(word, **facts):
-    """Return the result of an evaluation; a word of the stub without a report has none."""
-    kind = {
-        "FAIL": "build",
-        "DEAD": "engine",
-        "ENGINE": "engine",
-        "LOST": "engine",
-        "REGISTRY": "registry",
-        "USAGE": "usage",
-        "FILE": "input",
-    }.get(word, "")
-    rows = [{"status": "timeout" if word == "LATE" else "passed"}]
-    content = {"test_results": rows, "environment": {"image_starts": word != "NOSTART"}}
-    if word == "LOST":
-        content = None
-    return ea.Result(kind, report=content, engine_failed=word == "DEAD", address="tcp://x", **facts)
+def report_with(status="passed", *, image_starts=True):
+    """Return as much of a report as a decision needs."""
+    environment = {"image_starts": image_starts}
+    return {"test_results": [{"status": status}], "environment": environment}
 
 
+REPORT = report_with()
+ENDS = {
+    "a score": ea.Result("", report=REPORT),
+    "a timeout": ea.Result("", report=report_with("timeout")),
+    "an image that does not start": ea.Result("", report=report_with(image_starts=False)),
+    "a failed build": ea.Result("build", report=REPORT),
+    "a dead engine": ea.Result("engine", report=REPORT, engine_failed=True, address="tcp://x"),
+    "another engine error": ea.Result("engine", report=REPORT),
+    "a registry error": ea.Result("registry", report=REPORT),
+    "a usage error": ea.Result("usage", report=REPORT),
+    "no report": ea.Result("engine"),
+    "a file that cannot be read": ea.Result("input"),
+}
 BUILT = ea.Score(0.5, has_image=True)
 NOT_BUILT = ea.Score(0.0, has_image=False)
-
-# What an evaluation ends with, what is there, which attempt it was -> what follows.
-DECISIONS = [
-    {"ends": "", "job": "first", "written": True, "next": None, "failures": ea.END},
-    {"ends": "", "job": "repetition", "earlier": BUILT, "written": True, "next": None, "failures": ea.END},
-    {"ends": "LATE", "job": "first", "written": True, "next": "repetition", "failures": ea.END},
-    {"ends": "LATE", "job": "retry", "written": True, "next": "repetition", "failures": ea.END},
-    {"ends": "LATE", "job": "repetition", "earlier": BUILT, "written": True, "next": None, "failures": ea.END},
-    {"ends": "NOSTART", "job": "first", "written": True, "next": "repetition", "failures": ea.END},
-    {"ends": "FAIL", "job": "first", "written": True, "next": "repetition", "failures": ea.END},
-    {"ends": "FAIL", "job": "first", "earlier": BUILT, "written": True, "next": "repetition", "failures": ea.END},
-    {"ends": "FAIL", "job": "repetition", "earlier": NOT_BUILT, "written": True, "next": None, "failures": ea.END},
-    {"ends": "FAIL", "job": "repetition", "earlier": BUILT, "written": False, "next": None, "failures": ea.END},
-    {"ends": "DEAD", "job": "first", "written": True, "next": "retry elsewhere", "failures": ea.COUNT},
-    {"ends": "DEAD", "job": "retry", "written": True, "next": None, "failures": ea.COUNT},
-    {"ends": "DEAD", "job": "first", "earlier": BUILT, "written": False, "next": "retry elsewhere", "failures": ea.COUNT},
-    {"ends": "ENGINE", "job": "first", "written": True, "next": "retry", "failures": ea.END},
-    {"ends": "LOST", "job": "first", "written": True, "next": "retry", "failures": ea.STAY},
-    {"ends": "LOST", "job": "first", "earlier": BUILT, "written": False, "next": "retry", "failures": ea.STAY},
-    {"ends": "REGISTRY", "job": "first", "written": True, "next": "retry", "failures": ea.END},
-    {"ends": "REGISTRY", "job": "retry", "earlier": NOT_BUILT, "written": False, "next": None, "failures": ea.END},
-    {"ends": "REGISTRY", "job": "repetition", "earlier": BUILT, "written": False, "next": "retried repetition", "failures": ea.END},
-    {"ends": "USAGE", "job": "first", "written": True, "next": None, "failures": ea.END},
-    {"ends": "FILE", "job": "first", "written": True, "next": None, "failures": ea.STAY},
-    {"ends": "FILE", "job": "repetition", "earlier": BUILT, "written": False, "next": None, "failures": ea.STAY},
-]  # fmt: skip
 JOBS = {
-    "first": ea.Job("task"),
-    "retry": ea.Job("task", is_retry=True),
-    "retry elsewhere": ea.Job("task", is_retry=True, avoided="tcp://x"),
-    "repetition": ea.Job("task", is_repetition=True),
-    "retried repetition": ea.Job("task", is_repetition=True, is_retry=True),
-    None: None,
+    "the first": ea.Job("task"),
+    "a retry": ea.Job("task", is_retry=True),
+    "a retry on another engine": ea.Job("task", is_retry=True, avoided="tcp://x"),
+    "a repetition": ea.Job("task", is_repetition=True),
+    "a retried repetition": ea.Job("task", is_repetition=True, is_retry=True),
+    "nothing": None,
 }
 
 
-@pytest.mark.parametrize("row", DECISIONS, ids=lambda row: f"{row['ends'] or 'score'} {row['job']}")
+class Row(NamedTuple):
+    """An evaluation, what it ended with, and what follows."""
+
+    job: str
+    ends_with: str
+    earlier: object = None  # the score that is there
+    is_written: bool = True
+    then: str = "nothing"
+    engine_failures: str = ea.END
+
+    def __str__(self):
+        there = {BUILT: ", a score is there", NOT_BUILT: ", a failed build is there"}
+        return f"{self.job} ends with {self.ends_with}{there.get(self.earlier, '')}"
+
+
+DECISIONS = [
+    # Scores
+    Row("the first", "a score"),
+    Row("a repetition", "a score", earlier=BUILT),
+    Row("the first", "a timeout", then="a repetition"),
+    Row("a retry", "a timeout", then="a repetition"),
+    Row("a repetition", "a timeout", earlier=BUILT),
+    Row("the first", "an image that does not start", then="a repetition"),
+    Row("the first", "a failed build", then="a repetition"),
+    Row("the first", "a failed build", earlier=BUILT, then="a repetition"),
+    Row("a repetition", "a failed build", earlier=NOT_BUILT),
+    Row("a repetition", "a failed build", earlier=BUILT, is_written=False),
+    # The engine
+    Row(
+        "the first",
+        "a dead engine",
+        then="a retry on another engine",
+        engine_failures=ea.COUNT,
+    ),
+    Row("a retry", "a dead engine", engine_failures=ea.COUNT),
+    Row(
+        "the first",
+        "a dead engine",
+        earlier=BUILT,
+        is_written=False,
+        then="a retry on another engine",
+        engine_failures=ea.COUNT,
+    ),
+    Row("the first", "another engine error", then="a retry"),
+    # Other ends without a score
+    Row("the first", "a registry error", then="a retry"),
+    Row("a retry", "a registry error", earlier=NOT_BUILT, is_written=False),
+    Row(
+        "a repetition",
+        "a registry error",
+        earlier=BUILT,
+        is_written=False,
+        then="a retried repetition",
+    ),
+    Row("the first", "a usage error"),
+    Row("the first", "no report", then="a retry", engine_failures=ea.STAY),
+    Row(
+        "the first",
+        "no report",
+        earlier=BUILT,
+        is_written=False,
+        then="a retry",
+        engine_failures=ea.STAY,
+    ),
+    Row("the first", "a file that cannot be read", engine_failures=ea.STAY),
+    Row(
+        "a repetition",
+        "a file that cannot be read",
+        earlier=BUILT,
+        is_written=False,
+        engine_failures=ea.STAY,
+    ),
+]
+
+
+@pytest.mark.parametrize("row", DECISIONS, ids=str)
 def test_what_follows_a_result(row):
-    decision = ea.decide(result(row["ends"]), JOBS[row["job"]], row.get("earlier"), repeats=True)
-    assert decision == ea.Decision(row["written"], JOBS[row["next"]], row["failures"])
+    decision = ea.decide(ENDS[row.ends_with], JOBS[row.job], row.earlier, repeats=True)
+    assert decision.is_written == row.is_written
+    assert decision.next_job == JOBS[row.then]
+    assert decision.engine_failures == row.engine_failures
 
 
 def test_without_repetitions_nothing_follows_a_failed_build():
-    decision = ea.decide(result("FAIL"), JOBS["first"], None, repeats=False)
+    decision = ea.decide(ENDS["a failed build"], JOBS["the first"], None, repeats=False)
     assert decision.next_job is None
 
 
@@ -814,9 +867,13 @@ def test_no_other_prune_command_is_run(stub):
 
 
 def test_refused_prune_ends_the_command_before_anything_runs(stub):
-    stub.docker(
-        """case "$*" in info*) echo '{"NCPU": 2}' ;; *prune*) echo refused >&2; exit 1 ;; *) echo '{}' ;; esac"""
-    )
+    stub.docker("""
+        case "$*" in
+        info*) echo '{"NCPU": 2}' ;;
+        *prune*) echo refused >&2; exit 1 ;;
+        *) echo '{}' ;;
+        esac
+    """)
     tree({"m/app": ""})
     assert run("--build-cache", "1MB")[2] == "error: docker builder prune: refused\n"
     assert stub() == []

@@ -76,9 +76,10 @@ PUBLIC = (
     "percent printable quoted_list read_file read_inputs read_report walk write_file"
 )
 SIGNATURE = (
-    "(dockerfile, repo, rubric=None, output=None, *, context=None, build_timeout=3600.0, jobs=1, build_options=(), run_options=(), "
-    "start_timeout=120.0, overlay=None, docker='docker', offline=False, junit=None, markdown=None, keep_image=False, resume=False, verbose=False)"
-)  # fmt: skip
+    "(dockerfile, repo, rubric=None, output=None, *, context=None, build_timeout=3600.0, jobs=1, "
+    "build_options=(), run_options=(), start_timeout=120.0, overlay=None, docker='docker', "
+    "offline=False, junit=None, markdown=None, keep_image=False, resume=False, verbose=False)"
+)
 
 
 def test_public_names_and_the_signature_of_evaluate():
@@ -90,11 +91,14 @@ def test_public_names_and_the_signature_of_evaluate():
 
 
 def test_import_prints_nothing_and_loads_only_the_standard_library():
-    script = "import sys; before = set(sys.modules); import DockerfileEvaluator;"
-    script += "files = [str(getattr(sys.modules[name], '__file__', '')) for name in set(sys.modules) - before];"
-    script += (
-        "print([file for file in files if '-packages' in file])"  # also Debian's dist-packages
-    )
+    script = """
+import sys
+before = set(sys.modules)
+import DockerfileEvaluator
+modules = [sys.modules[name] for name in set(sys.modules) - before]
+files = [str(getattr(module, "__file__", "")) for module in modules]
+print([file for file in files if "-packages" in file])  # also Debian's dist-packages
+"""
     words = [sys.executable, "-W", "error", "-c", script]
     done = subprocess.run(words, cwd=str(PROJECT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.stdout.strip() == b"[]"
@@ -110,11 +114,6 @@ def test_top_level_is_as_agreed():
     assert names == {*files, "rubrics", "artifacts", "reports", "tests"}
 
 
-def test_readmes_name_every_option_and_test_type():
-    text = "".join((PROJECT / name).read_text() for name in ("README.md", "rubrics/README.md"))
-    actions = de._parser()._actions
-    options = {word for action in actions for word in action.option_strings if word[:2] == "--"} - {
-        "--help"
-    }
-    assert options <= set(re.findall(r"--[a-z-]+", text))
+def test_readme_names_every_test_type():
+    text = (PROJECT / "README.md").read_text()
     assert set(de.CHECKS) <= set(re.findall(r"`([a-z_]+)`", text))

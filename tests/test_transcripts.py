@@ -1,11 +1,13 @@
 """What the programs print, as sessions at a terminal: the files in tests/transcripts/.
 
-A line that begins with "$ " is a command, "> " continues it, and the lines below are what it prints on stdout and
-stderr; "[1]" is its exit code, unless that is 0. What is not indented is prose. The commands of a file run in one
-shell, in an empty folder with links to the programs, against the fake docker on an engine with one processor.
-`docker-fault` (tests/docker-fault) lets docker commands fail.
+A line that begins with "$ " is a command, "> " continues it, and the lines below are what it
+prints on stdout and stderr; "[1]" is its exit code, unless that is 0. What is not indented is
+prose. The commands of a file run in one shell, in an empty folder with links to the programs,
+against the fake docker on an engine with one processor. `docker-fault` (tests/docker-fault) lets
+docker commands fail.
 
-A line that ends in " (glob)" is a pattern; times such as "(0.1 s)" are not compared. To write the files anew:
+A line that ends in " (glob)" is a pattern; times such as "(0.1 s)" are not compared. To write the
+files anew:
 
     .venv/newest/bin/python -m pytest tests/test_transcripts.py --rewrite-transcripts
 """
