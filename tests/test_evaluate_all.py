@@ -71,13 +71,6 @@ def test_what_cannot_be_evaluated_is_left_out_with_the_reason(monkeypatch):
     assert "No such file or directory\n  artifacts/a/none.dockerfile\n" in out
 
 
-def test_exit_code_is_1_if_something_was_left_out_of_a_run(stub):
-    tree({"a/app": "", "a/none": ""})
-    os.unlink("rubrics/none.json")
-    assert run()[0] == 1
-    assert kinds() == {"a/app": ""}
-
-
 def test_dockerfile_of_the_repository_itself_is_not_left_out(monkeypatch):
     """In a checkout below the artifacts, and in the folder of an answer."""
     tree({"m/app": ""})
@@ -109,33 +102,6 @@ def test_answer_without_a_rubric_beside_other_answers_is_left_out():
     assert "  artifacts/m/lib/Dockerfile\n" in out
 
 
-def test_list_counts_base_images():
-    tree(
-        {
-            "a/app": "FROM x:1\nFROM --platform=p y\nFROM z:$V\n",
-            "b/app": "FROM x:1 AS one\nFROM one\n",
-        }
-    )
-    assert "base image x:1: 2 Dockerfiles\n" in run("--list")[1]
-    assert "image y" not in run("--list")[1]
-
-
-NOTHING_FOUND = {
-    "no such folder: answer (see --artifacts)": ("--artifacts", "answer"),
-    "no such folder: rubric (see --rubrics)": ("--rubrics", "rubric"),
-    "no such folder: checkout (see --checkouts)": ("--checkouts", "checkout"),
-    "no file in artifacts is like '{model}/{repo}/Dockerfile' (see --layout); "
-    "a file there: artifacts/m/app.dockerfile": ("--layout", "{model}/{repo}/Dockerfile"),
-    "no Dockerfile in artifacts is selected (see --model and --repo)": ("--model", "none"),
-}
-
-
-@pytest.mark.parametrize("message", NOTHING_FOUND)
-def test_what_is_missing_is_named(message):
-    tree({"m/app": ""})
-    assert run(*NOTHING_FOUND[message]) == (1, "", f"error: {message}\n")
-
-
 def test_each_rubric_is_read_once(stub, monkeypatch):
     reads = []
     read_file = de.read_file
@@ -156,13 +122,6 @@ def test_overlay_is_the_folder_of_the_dockerfile(stub):
     assert "--overlay=artifacts/m/app" in arguments
     assert "--context=checkouts/app" in arguments
     assert report("m/app")["environment"]["overlay"] == "artifacts/m/app"
-
-
-def test_answers_that_share_a_folder_cannot_be_overlays():
-    tree({"m/app": "", "m/lib": ""})
-    code, _, errors = run("--overlay")
-    assert code == 2
-    assert "artifacts/m/app.dockerfile and artifacts/m/lib.dockerfile share a folder" in errors
 
 
 @pytest.mark.parametrize(
@@ -209,11 +168,6 @@ def test_log_is_beside_the_report(stub):
     tree({"m/app": ""})
     run()
     assert has("reports/m/app.log", "the log\n")
-
-
-def test_model_without_reports_has_no_mean(stub):
-    tree({"m/app": "USAGE"})
-    assert run()[1].endswith("m: no reports\n")
 
 
 def test_longest_evaluation_is_named_after_a_minute_of_silence(monkeypatch, capsys):
@@ -889,26 +843,6 @@ def test_prune_that_hangs_is_ended(stub, monkeypatch):
     assert report("m/app")["warnings"] == [
         "docker builder prune: `docker builder` timed out after 0 s"
     ]
-
-
-USAGE = {
-    "--output x": "unrecognized arguments: --output x",
-    "--pull": "unrecognized arguments: --pull",
-    "--shard 4/3": "--shard: expected K/N with K from 1 to N",
-    "--parallel 0": "--parallel: expected a number over 0",
-    "--build-opt=x": "unrecognized arguments: --build-opt=x",
-    "--layout {model}": "expected {repo}, {model} and * in '{model}'",
-    "--jobs 0": "jobs 0: expected an integer of at least 1",
-    "--build-option=--tag=x": "the evaluation depends on its own value for '--tag=x'",
-    "--dask tcp://x:1 --parallel 2": "--dask: not with --parallel",
-}
-
-
-@pytest.mark.parametrize("words", USAGE)
-def test_usage_error(words):
-    code, _, errors = run(*words.split())
-    assert code == 2
-    assert USAGE[words] in errors
 
 
 # ---- On a real engine ----
