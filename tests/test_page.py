@@ -10,12 +10,16 @@ import json
 import os
 import re
 import shutil
-from pathlib import Path
 
 import pytest
-from test_leaderboard import EVIL, board, lb, report, scores, write
+from test_leaderboard import EVIL, FOUR, board, hostile_report, lb, scores, write
 
-WIDTHS = (1400, 800, 390)
+DESKTOP, TABLET, PHONE = 1400, 800, 390  # pixels
+WIDTHS = [
+    pytest.param(DESKTOP, id="on a desktop"),
+    pytest.param(TABLET, id="on a tablet"),
+    pytest.param(PHONE, id="on a phone"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def browser(tmp_path_factory):
 def opened(browser, tmp_path):
     """Return a function that opens the page of some reports at a width, in pixels."""
 
-    def show(folder, width=1400):
+    def show(folder, width=DESKTOP):
         page = tmp_path / "board.html"
         assert lb.main([folder, "--html", str(page)]) == 0
         browser.get_log("performance")  # what came before
@@ -71,45 +75,55 @@ def find(browser, selector):
     return browser.find_elements("css selector", selector)
 
 
-BOARD = "a=98989Xe8 b=X78989b- c=12121212 d=78989b9X e=89898989"
+FIVE = {**FOUR, "e": [8, 9, 8, 9, 8, 9, 8, 9]}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_bars_end_where_the_numbers_say(opened, tmp_path, width):
-    folder = scores(tmp_path, BOARD)
-    browser = opened(folder, width)
+    folder = scores(tmp_path, FIVE)
     made = board(folder)
+    browser = opened(folder, width)
+
     axes = boxes(browser, ".axis")
+
     assert len(axes) == len(made.rows)
-    for at, (row, (left, right)) in enumerate(zip(made.rows, axes)):
-        expected = {"value": (0, row.score), "interval": row.interval}
+    for number, (row, (left, right)) in enumerate(zip(made.rows, axes), start=1):
+        expected = {
+            "value": (0, row.score),
+            "interval": row.interval,
+            "band": (made.best - made.critical, made.best),
+        }
         if not row.is_complete:
             expected["bounds"] = row.bounds
-        if made.critical is not None:
-            expected["band"] = (made.best - made.critical, made.best)
         for part, ends in expected.items():
-            (found,) = boxes(browser, f".board tbody tr:nth-child({at + 1}) .{part}")
+            (found,) = boxes(browser, f".board tbody tr:nth-child({number}) .{part}")
             shares = [(end - left) / (right - left) for end in found]
-            assert shares == pytest.approx(ends, abs=0.006), (row.model, part)
+            assert shares == pytest.approx(ends, abs=0.006), f"{part} of {row.model}"
 
 
 def test_score_is_written_beside_its_bar(opened, tmp_path):
-    folder = scores(tmp_path, BOARD)
+    folder = scores(tmp_path, FIVE)
     browser = opened(folder)
-    for row, cell in zip(board(folder).rows, find(browser, ".board .bar")):
-        assert cell.text == lb.share(row.score)
+
+    written = [cell.text for cell in find(browser, ".board .bar")]
+
+    assert written == [lb.share(row.score) for row in board(folder).rows]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_page_is_not_wider_than_the_screen(opened, tmp_path, width):
     """Wide tables scroll by themselves."""
-    browser = opened(scores(tmp_path, f"{'a' * 20}=98989Xe8 b=12345678"), width)
+    folder = scores(tmp_path, {"a" * 20: FOUR["a"], "b": [1, 2, 3, 4, 5, 6, 7, 8]})
+
+    browser = opened(folder, width)
+
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("name", ["claude-sonnet-4-5", "gpt_oss_120b", "DeepSeek"])
 def test_name_is_not_broken_inside_a_word_on_a_phone(opened, tmp_path, name):
-    browser = opened(scores(tmp_path, f"{name}=98989X88 b=12345678"), 390)
+    folder = scores(tmp_path, {name: [9, 8, 9, 8, 9, 10, 8, 8], "b": [1, 2, 3, 4, 5, 6, 7, 8]})
+    browser = opened(folder, PHONE)
     script = """
         const cell = [...document.querySelectorAll(".board tbody th")].find(
             element => element.textContent === arguments[0]);
@@ -128,60 +142,81 @@ def test_name_is_not_broken_inside_a_word_on_a_phone(opened, tmp_path, name):
         }
         return lines;
     """
+
     lines = browser.execute_script(script, name)
+
     assert "".join(lines) == name
-    for line in lines[:-1]:
-        assert line.endswith(("-", "_", "/"))
+    broken = [line for line in lines[:-1] if not line.endswith(("-", "_", "/"))]
+    assert broken == []
 
 
 def test_cell_opens_its_details(opened, tmp_path):
-    browser = opened(scores(tmp_path, BOARD))
+    browser = opened(scores(tmp_path, FIVE))
     summary = find(browser, ".heat summary")[0]
-    pre = find(browser, ".heat pre")[0]
-    assert not pre.is_displayed()
+    details = find(browser, ".heat pre")[0]
+    assert not details.is_displayed()
+
     summary.click()
-    assert pre.is_displayed()
-    assert pre.text.startswith("e, r0\nscored\n")
+
+    assert details.is_displayed()
+    assert details.text.startswith("e, r0\nscored\n")
+
+
+def test_second_click_closes_the_details(opened, tmp_path):
+    browser = opened(scores(tmp_path, FIVE))
+    summary = find(browser, ".heat summary")[0]
+    details = find(browser, ".heat pre")[0]
     summary.click()
-    assert not pre.is_displayed()
+    assert details.is_displayed()
+
+    summary.click()
+
+    assert not details.is_displayed()
 
 
 def test_failed_build_stands_out_from_a_low_score(opened, tmp_path):
-    browser = opened(scores(tmp_path, "a=0b1 b=999"))
+    browser = opened(scores(tmp_path, {"a": [0, "build", 1], "b": [9, 9, 9]}))
     script = """
-        return [...document.querySelectorAll(".heat td")].map(cell => getComputedStyle(cell).boxShadow);
+        const cells = [...document.querySelectorAll(".heat td")];
+        return cells.map(cell => getComputedStyle(cell).boxShadow);
     """
-    low, failed, *_ = browser.execute_script(script)[3:]  # of a, which is the last row
+
+    shadows = browser.execute_script(script)
+
+    low, failed, _ = shadows[3:]  # of a, which is the last row
     assert low == "none"
     assert "inset" in failed
 
 
-def hostile(tmp_path):
-    reports = {}
-    for score in "5b":
-        content = report(score, EVIL + score, builder=EVIL, run_options=[EVIL], started_at=EVIL)
-        content["build"]["log"] = content["test_results"][9]["output"] = EVIL
-        content["test_results"][9].update(
-            test_id=EVIL, test_type=EVIL, message=EVIL, params={EVIL: EVIL}
-        )
-        if content["error"]:
-            content["error"]["message"] = EVIL
-        reports[f"{EVIL.replace('/', '-')}/{score}"] = content
-    return write(tmp_path, reports)
-
-
-def test_hostile_texts_run_nothing_and_load_nothing(opened, tmp_path):
-    browser = opened(hostile(tmp_path))
+@pytest.fixture
+def hostile(opened, tmp_path):
+    """Open a page with hostile texts, and all details on it."""
+    name = EVIL.replace("/", "-")
+    reports = {f"{name}/{outcome}": hostile_report(outcome, EVIL) for outcome in (5, "build")}
+    browser = opened(write(tmp_path, reports))
     for summary in find(browser, ".heat summary"):
         browser.execute_script("arguments[0].click()", summary)
-    assert browser.title == "Leaderboard"  # an open alert() would raise an error here
-    active = "script, img, iframe, object, embed, link, svg, form, a, audio, video"
-    assert find(browser, active) == []
-    assert "<script>alert(1)</script>" in find(browser, "body")[0].get_attribute("textContent")
+    return browser
 
-    urls = set()
-    for entry in browser.get_log("performance"):
-        message = json.loads(entry["message"])["message"]
-        if message["method"] == "Network.requestWillBeSent":
-            urls.add(re.sub(r"[?#].*", "", message["params"]["request"]["url"]))
-    assert urls == {(Path(tmp_path) / "board.html").as_uri()}
+
+def test_hostile_texts_run_nothing(hostile):
+    assert hostile.title == "Leaderboard"  # an open alert() would raise an error here
+    active = "script, img, iframe, object, embed, link, svg, form, a, audio, video"
+    assert find(hostile, active) == []
+
+
+def test_hostile_texts_are_shown(hostile):
+    (body,) = find(hostile, "body")
+
+    assert "<script>alert(1)</script>" in body.get_attribute("textContent")
+
+
+def test_hostile_texts_load_nothing(hostile, tmp_path):
+    messages = [json.loads(entry["message"])["message"] for entry in hostile.get_log("performance")]
+
+    urls = {
+        re.sub(r"[?#].*", "", message["params"]["request"]["url"])
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    }
+    assert urls == {(tmp_path / "board.html").as_uri()}
