@@ -1022,21 +1022,21 @@ def test_text_markdown_and_page_have_the_same_words(tmp_path):
     assert [text for text in words if text not in texts_of_the_page] == []
 
 
-def test_bars_of_the_page_have_the_numbers_of_the_board(tmp_path):
+def test_scores_of_the_page_have_bars_with_the_numbers_of_the_board(tmp_path):
     folder = scores(tmp_path, FOUR)
     made = board(folder)
 
     page = write_all(folder, tmp_path).page
 
-    styles = []
+    bars = []
     for row in made.rows:
         low, high = row.interval
         style = f"--score:{row.score:.2%};--low:{low:.2%};--high:{high:.2%};"
         if row.missing:
             lower, upper = row.bounds
             style += f"--lower:{lower:.2%};--upper:{upper:.2%};"
-        styles.append(style)
-    assert re.findall('style="(--score:[^"]*)"', page) == styles
+        bars.append((style, lb.share(row.score)))
+    assert re.findall('style="(--score:[^"]*)">(?:</?span[^>]*>)*([^<]*)', page) == bars
     assert f"--near: {made.best - made.critical:.2%}; --best: {made.best:.2%};" in page
 
 
