@@ -120,7 +120,10 @@ def test_page_is_not_wider_than_the_screen(opened, tmp_path, width):
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "gpt_oss_120b", "DeepSeek"])
+LONG_NAME = "meta_llama_4_maverick_17b_128e_instruct_turbo"  # does not fit into one line
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "gpt_oss_120b", "DeepSeek", LONG_NAME])
 def test_name_is_not_broken_inside_a_word_on_a_phone(opened, tmp_path, name):
     folder = scores(tmp_path, {name: [9, 8, 9, 8, 9, 10, 8, 8], "b": [1, 2, 3, 4, 5, 6, 7, 8]})
     browser = opened(folder, PHONE)
