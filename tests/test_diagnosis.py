@@ -548,6 +548,7 @@ def test_no_temporary_folder_for_the_smoke_test_is_an_engine_error(
     kind, message = error_of(evaluate(["FROM x"], TRUE))
 
     assert kind == "engine"
+    assert message.startswith("cannot write a minimal build context: ")
     assert "/no/such" in message
     assert fake.left() == []
 
