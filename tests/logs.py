@@ -1,7 +1,8 @@
-"""Real logs of failed builds, in tests/logs: one file per Dockerfile, with a part per program that built it.
+"""Real logs of failed builds, in tests/logs: a file per Dockerfile, a part per program that built it.
 
-A file begins with the Dockerfile, each line after "> ". A part begins with "== PROGRAM: exit code N"; its lines
-begin with 1 (stdout) or 2 (stderr). Data folders are called /var/lib/docker, build contexts /context.
+A file begins with the Dockerfile, each line after "> ". A part begins with
+"== PROGRAM: exit code N"; each of its lines begins with 1 (stdout) or 2 (stderr). In all of them
+the engine's data folder is called /var/lib/docker, and the build context /context.
 """
 
 from __future__ import annotations
@@ -31,20 +32,33 @@ class Log(NamedTuple):
         log.feed("stdout", self.stdout.encode())
         log.feed("stderr", self.stderr.encode())
         log.close()
-        return de.Build(self.exit_code, log.output.builder, log.text(), log.output.failure())
+        return de.Build(
+            exit_code=self.exit_code,
+            builder=log.output.builder,
+            log=log.text(),
+            failure=log.output.failure(),
+        )
 
 
 def read(file: Path) -> Iterator[Log]:
     """Yield the parts of a file."""
-    text, *parts = re.split("(?m)^== ", file.read_bytes().decode())  # with its carriage returns
-    dockerfile = "".join(f"{line[2:]}\n" for line in text.split("\n")[:-1])
+    text = file.read_bytes().decode()  # read_text() would remove the carriage returns
+    quoted_dockerfile, *parts = re.split("(?m)^== ", text)
+    dockerfile = "".join(f"{line[2:]}\n" for line in quoted_dockerfile.split("\n")[:-1])
     for part in parts:
         title, *lines = part.split("\n")[:-1]
         program, _, code = title.partition(": exit code ")
         streams = {"1": "", "2": ""}
         for line in lines:
             streams[line[0]] += f"{line[2:]}\n"
-        yield Log(file.stem, program, dockerfile, int(code), streams["1"], streams["2"])
+        yield Log(
+            name=file.stem,
+            program=program,
+            dockerfile=dockerfile,
+            exit_code=int(code),
+            stdout=streams["1"],
+            stderr=streams["2"],
+        )
 
 
 LOGS = [log for file in sorted(FOLDER.iterdir()) for log in read(file)]
