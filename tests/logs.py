@@ -1,4 +1,4 @@
-"""Real logs of failed builds, in tests/logs: a file per Dockerfile, a part per program that built it.
+"""Real logs of failed builds, in tests/logs: a file per Dockerfile, with a part per builder.
 
 A file begins with the Dockerfile, each line after "> ". A part begins with
 "== PROGRAM: exit code N"; each of its lines begins with 1 (stdout) or 2 (stderr). In all of them
