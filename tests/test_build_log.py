@@ -183,10 +183,10 @@ FAILURES = [
     Row(
         "BuildKit, text, while it reads an image",
         printed=buildkit(
-            "[internal] load metadata for docker.io/library/x",
-            error="ERROR: failed to solve: X: a\n#9 ERROR: b\nERROR: c",
+            METADATA,  # vertex 2, which the text imitates
+            error="ERROR: failed to solve: X: a\n#2 ERROR: b\nERROR: c",
         ),
-        failure=de.BuildFailure(error="X: a #9 ERROR: b ERROR: c"),
+        failure=de.BuildFailure(error="X: a #2 ERROR: b ERROR: c"),
     ),
     Row(
         "BuildKit, ended in a RUN",
@@ -263,25 +263,43 @@ def test_run_that_prints_a_step_begins_none():
     assert failure.is_full_disk, "what the RUN printed before is lost"
 
 
-@pytest.mark.parametrize(
-    ("error", "first_step"),
-    [
-        pytest.param("manifest unknown\n", "Step 1/1 : FROM x\n", id="legacy"),
-        pytest.param(
-            "Error: creating build container: denied\n", "STEP 1/1: FROM x\n", id="podman"
-        ),
-    ],
-)
-def test_error_may_be_read_before_the_first_step(error, first_step):
+class EarlyError(NamedTuple):
+    """An error that is read before the line of the first step."""
+
+    builder: str
+    stderr: str
+    stdout: str
+    error: str
+
+
+EARLY_ERRORS = [
+    EarlyError(
+        "legacy",
+        stderr="manifest unknown\n",
+        stdout="Step 1/1 : FROM x\n",
+        error="manifest unknown",
+    ),
+    EarlyError(
+        "podman",
+        stderr="Error: creating build container: denied\n",
+        stdout="STEP 1/1: FROM x\n",
+        error="creating build container: denied",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", EARLY_ERRORS, ids=lambda row: row.builder)
+def test_error_may_be_read_before_the_first_step(row):
     """They are printed on different streams."""
     log = de.BuildLog(de.Console(None))
 
-    log.feed("stderr", error.encode())
-    log.feed("stdout", first_step.encode())
+    log.feed("stderr", row.stderr.encode())
+    log.feed("stdout", row.stdout.encode())
 
     failure = log.output.failure()
     assert failure.kind == de.IMAGE
     assert failure.image == "x"
+    assert failure.error == row.error
 
 
 def test_engine_of_podman_behind_docker_is_recognised_at_its_first_step():
