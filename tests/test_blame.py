@@ -348,6 +348,17 @@ def test_two_builds_have_their_kind_of_error(pair):
     assert error.kind == pair.kind, str(error)
 
 
+def test_full_disk_in_the_first_build_alone_lets_the_engine_be_tested_with_256_mib():
+    disk_full = de.BuildFailure(
+        kind=de.RUN, step="[2/2] RUN make", exit_code=1, output="no space left on device"
+    )
+    inquiry = Inquiry()
+
+    blame_for(disk_full, COPY_FAILED, inquiry=inquiry)
+
+    assert inquiry.asked == ["256 MiB"]
+
+
 class Trouble(NamedTuple):
     """What the engine prints for trouble of its own."""
 
