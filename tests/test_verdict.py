@@ -178,6 +178,13 @@ VERDICTS = [
         message=LOST,
     ),
     Row(
+        "docker was ended by the signal of a closed terminal",
+        run=REFUSED_BY_DOCKER._replace(exit_code=-1),
+        state=NEVER_STARTED,
+        status="error",
+        message=LOST,
+    ),
+    Row(
         "a full disk",
         run=REFUSED_BY_DOCKER._replace(
             preface="docker: Error response from daemon: no space left."
