@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import time
 import tracemalloc
 from concurrent import futures
+from typing import NamedTuple
 
 import pytest
 from cases import LOOK, TRUE, output_contains, run_command
@@ -15,16 +17,15 @@ from engine import wait_for
 
 import DockerfileEvaluator as de
 
-NAME_IN_USE = (
-    'docker: Error response from daemon: Conflict. The container name "/x" is already in use.'
-)
-NO_SPACE = {"code": 125, "stderr": "docker: Error response from daemon: no space left on device."}
-NO_USER = {
-    "code": 125,
-    "stderr": "docker: Error response from daemon: unable to find user app: no matching entries.",
-}
+DAEMON = "docker: Error response from daemon:"
+NAME_IN_USE = f'{DAEMON} Conflict. The container name "/x" is already in use.'
+NO_SPACE = f"{DAEMON} no space left on device."
+NO_USER = f"{DAEMON} unable to find user app: no matching entries."
+NO_FOLDER = f"WARNING: no swap\n{DAEMON} mkdir /a: not a directory\nSee 'docker run --help'."
+NOT_STARTED = "the container could not be started: "
 LOST = "the connection to the engine was lost"
-NEVER = "0001-01-01T00:00:00Z"
+OUT_OF_MEMORY = "the container ran out of memory"
+NEVER = "0001-01-01T00:00:00Z"  # StartedAt of a container that was never started
 
 # Proof of completion
 
@@ -32,167 +33,399 @@ NOT_BEGUN = "the container ended before the test began (exit code 0)"
 NOT_ENDED = "the container ended before the test did (exit code 0)"
 FORGED = "the command printed a forged result"
 
-# What the image's shell prints (N is the nonce), its exit code, status, part of the message, output
-MARKERS = [
-    ("N=B\\nbodyN=E 0\\n", 0, "passed", "output contains 'body'", "body"),
-    ("earlyN=B\\nbody\\nN=E 0\\nlate", 0, "passed", "output contains 'body'", "body\n"),
-    ("N=B\\nN=E 1234\\nN=B N=E\\nbodyN=E 0\\n", 0, "passed", "output contains 'body'", None),
-    ("N=B\\na\\000body\\377N=E 0\\n", 0, "passed", "output contains 'body'", "a\0body\ufffd"),
-    ("bodyN=B\\nN=E 0\\nbody", 0, "failed", "output contains none of 'body'", None),
-    ("N=B\\nN=E 3\\n", 3, "failed", "exit code 3: no output", None),
-    ("N=B\\nbodyN=E 0\\n", 1, "failed", "ended with exit code 0, its container with 1", "body"),
-    ("N=B\\nbody", 0, "failed", NOT_ENDED, "body"),
-    ("N=B\\nbodyN=E 0", 0, "failed", NOT_ENDED, None),
-    ("bodyN=E 0\\n", 0, "failed", NOT_BEGUN, None),
-    ("body", 0, "failed", NOT_BEGUN, None),
-    ("deadbeef=B\\nbodydeadbeef=E 0\\n", 0, "failed", NOT_BEGUN, None),
-    ("N=B\\nN=B\\nbodyN=E 0\\n", 0, "failed", FORGED, None),
-    ("N=B\\nbodyN=E 0\\nN=E 0\\n", 0, "failed", FORGED, "body"),
-    ("N=B\\nbodyN=E 0\\nN=E 1\\n", 1, "failed", FORGED, "body"),
+BEGIN, END = r"$nonce=B\n", r"$nonce=E 0\n"  # the markers, as the shell prints them
+
+
+class Printed(NamedTuple):
+    """What a shell prints between and around the markers, and what follows for a search of "body"."""
+
+    when: str
+    text: str  # for `printf`; the shell knows the nonce
+    exit_code: int = 0  # of the shell
+    status: str = "passed"
+    message: str = "output contains 'body'"
+    output: str | None = "body"  # None: nothing
+    retried: bool = False
+
+
+PRINTED = [
+    Printed("the markers surround the output", f"{BEGIN}body{END}"),
+    Printed(
+        "text is printed before and after the markers",
+        rf"early{BEGIN}body\n{END}late",
+        output="body\n",
+    ),
+    Printed(
+        "the output has the nonce in what is no marker",
+        rf"{BEGIN}$nonce=E 1234\n$nonce=B $nonce=E\nbody{END}",
+        output="$nonce=E 1234\n$nonce=B $nonce=E\nbody",
+    ),
+    Printed("the output is not UTF-8", rf"{BEGIN}a\000body\377{END}", output="a\0body\ufffd"),
+    Printed(
+        "the text is outside the markers",
+        f"body{BEGIN}{END}body",
+        status="failed",
+        message="output contains none of 'body'",
+        output=None,
+    ),
+    Printed(
+        "the end marker has another exit code than 0",
+        rf"{BEGIN}$nonce=E 3\n",
+        exit_code=3,
+        status="failed",
+        message="exit code 3: no output",
+        output=None,
+    ),
+    Printed(
+        "the shell has another exit code than the end marker",
+        f"{BEGIN}body{END}",
+        exit_code=1,
+        status="failed",
+        message="ended with exit code 0, its container with 1",
+        retried=True,
+    ),
+    Printed(
+        "there is no end marker", f"{BEGIN}body", status="failed", message=NOT_ENDED, retried=True
+    ),
+    Printed(
+        "the end marker has no line feed",
+        f"{BEGIN}body$nonce=E 0",
+        status="failed",
+        message=NOT_ENDED,
+        output="body$nonce=E 0",
+        retried=True,
+    ),
+    Printed(
+        "there is no begin marker",
+        f"body{END}",
+        status="failed",
+        message=NOT_BEGUN,
+        output=None,
+        retried=True,
+    ),
+    Printed(
+        "there is no marker", "body", status="failed", message=NOT_BEGUN, output=None, retried=True
+    ),
+    Printed(
+        "the markers have another nonce",
+        r"deadbeef=B\nbodydeadbeef=E 0\n",
+        status="failed",
+        message=NOT_BEGUN,
+        output=None,
+        retried=True,
+    ),
+    Printed(
+        "there are two begin markers",
+        f"{BEGIN}{BEGIN}body{END}",
+        status="failed",
+        message=FORGED,
+        retried=True,
+    ),
+    Printed(
+        "there are two end markers",
+        f"{BEGIN}body{END}{END}",
+        status="failed",
+        message=FORGED,
+        retried=True,
+    ),
+    Printed(
+        "there are two end markers, and the shell has the exit code of the second",
+        rf"{BEGIN}body{END}$nonce=E 1\n",
+        exit_code=1,
+        status="failed",
+        message=FORGED,
+        retried=True,
+    ),
 ]
 
 
-@pytest.mark.parametrize("chunk", [1, 64 * 1024])
-def test_result_counts_only_with_one_begin_and_one_end_marker(fake, evaluate, monkeypatch, chunk):
-    """However the output is cut into reads. The command is what the shell prints, its `shell` the exit code."""
+def without_nonce(text):
+    """Write the name of the nonce in place of it."""
+    return text and re.sub("[0-9a-f]{32}", "$nonce", text)
+
+
+@pytest.mark.usefixtures("smoke_test_passes")
+@pytest.mark.parametrize("chunk", [1, 64 * 1024], ids=["read by bytes", "read at once"])
+@pytest.mark.parametrize("row", PRINTED, ids=lambda row: row.when)
+def test_result_counts_only_with_one_begin_and_one_end_marker(
+    fake, evaluate, monkeypatch, row, chunk
+):
+    """However the output is cut into reads."""
     monkeypatch.setattr(de, "CHUNK", chunk)
-    fake.shell('printf "$(printf %s "$5" | sed "s/N/$4/g")"', "exit $6")
-    tests = []
-    for text, code, *_ in MARKERS:
-        params = {"command": text, "shell": str(code), "contains": ["body"]}
-        tests.append({"type": "output_contains", "params": params})
-    report = evaluate(["FROM x"], *tests, jobs=4)
-    for row, (text, code, status, message, output) in zip(report["test_results"], MARKERS):
-        assert (row["status"], message in row["message"]) == (status, True), (text, code, row)
-        assert row["output"] == output or output is None, (text, row)
-        assert row["retried"] == ("container" in message or message == FORGED), (text, row)
+    fake.shell("nonce=$4", f'printf "{row.text}"', f"exit {row.exit_code}")
+
+    report = evaluate(["FROM x"], output_contains("not run by this shell", "body"))
+
+    (result,) = report["test_results"]
+    assert result["status"] == row.status, result["message"]
+    assert row.message in result["message"]
+    assert without_nonce(result["output"]) == row.output
+    assert result["retried"] == row.retried
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 5, 300])
-def test_string_is_found_however_reads_cut_it(fake, evaluate, monkeypatch, chunk):
+@pytest.mark.parametrize(("text", "status"), [("needle", "passed"), ("needles", "failed")])
+def test_string_is_found_however_reads_cut_it(fake, evaluate, monkeypatch, chunk, text, status):
     monkeypatch.setattr(de, "CHUNK", chunk)
     filler = "x" * 130  # more than what may be the beginning of a marker
-    tests = [
-        output_contains(f"printf {filler}needle{filler}", text) for text in ("needle", "needles")
-    ]
-    assert list(statuses(evaluate(["FROM x"], *tests)).values()) == ["passed", "failed"]
+
+    report = evaluate(["FROM x"], output_contains(f"printf {filler}needle{filler}", text))
+
+    assert outcome(report) == status
 
 
 def test_output_of_any_length_is_searched_in_constant_memory(fake, evaluate):
     test = output_contains("head -c 30000000 /dev/zero; echo at the very end", "the very end")
+
     tracemalloc.start()
     report = evaluate(["FROM x"], test)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+
     assert outcome(report) == "passed"
     assert peak < 5_000_000
 
 
 # The retry
 
-CUT_END = {"shell": ['"/bin/sh" "$@" | sed "/=E /d"', "exit 0"]}
-KILLS_DOCKER = run_command(
-    "test -e once || { touch once; kill -9 $(cat ../docker_run); sleep 600; }"
-)
-NO_FOLDER = "docker: Error response from daemon: mkdir /a: not a directory"
-# What differs (a fault of `docker run`, the image's shell, the container's State, the test), the status, part of the message
-RETRIED = {
-    "docker was killed": ({"fault": {"do": "die", "nth": 1}}, "passed", "found"),
-    "docker was killed in the test": ({"test": KILLS_DOCKER}, "passed", "exit code 0"),
-    "docker printed nothing": ({"fault": {"nth": 1}}, "passed", "found"),
-    "name in use": ({"fault": {"nth": 1, "code": 125, "stderr": NAME_IN_USE}}, "passed", "found"),
-    "docker was killed twice": ({"fault": {"do": "die"}}, "error", LOST),
-    "still running": ({"shell": ["exit 0"], "state": {"Running": True}}, "error", LOST),
-    "another exit code": ({"shell": ["exit 0"], "state": {"ExitCode": 3}}, "error", LOST),
-    "another exit code after the begin": ({**CUT_END, "state": {"ExitCode": 3}}, "error", LOST),
-    "begun but never started": ({**CUT_END, "state": {"StartedAt": NEVER}}, "error", LOST),
-    "shell does nothing": ({"shell": ["exit 0"]}, "failed", NOT_BEGUN),
-    "out of memory": ({"shell": ["exit 137"], "state": {"OOMKilled": True}}, "failed", "ran out of memory"),
-    "no end marker": (CUT_END, "failed", NOT_ENDED),
-    "no end marker, out of memory": ({**CUT_END, "state": {"OOMKilled": True}}, "failed", "ran out of memory"),
-    "command kills its container": ({"test": run_command("kill -9 $PPID")}, "failed", "the container ended before the test did"),
-    "loader": ({"shell": ["echo 'sh: cannot load libc.so.6' >&2", "exit 127"]}, "failed", "sh: cannot load libc.so.6"),
-    "text before the begin marker": ({"shell": ["echo no license", "exit 1"]}, "failed", "no license"),
-    "never started": ({"shell": ["exit 0"], "state": {"StartedAt": NEVER, "Error": "mkdir /x: not a directory"}}, "failed", "the container could not be started: mkdir /x: not a directory"),
-    "never started, full disk": ({"fault": NO_SPACE}, "error", "the container could not be started: no space left on device."),
-    "no container": ({"fault": {"code": 127, "stderr": f"WARNING: no swap\n{NO_FOLDER}\nSee 'docker run --help'."}}, "failed", "the container could not be started: mkdir /a: not a directory"),
-}  # fmt: skip
+NO_END_MARKER = ('"/bin/sh" "$@" | sed "/=E /d"', "exit 0")
+DOES_NOTHING = ("exit 0",)
+KILLS_DOCKER_ONCE = "test -e once || { touch once; kill -9 $(cat ../docker_run); sleep 600; }"
 
 
-@pytest.mark.parametrize("name", RETRIED)
-def test_run_without_proof_is_repeated_once_and_the_second_counts(fake, evaluate, name):
+class Unproven(NamedTuple):
+    """What happens to a test, and what follows after its second run."""
+
+    when: str
+    status: str
+    message: str  # a part of it
+    test: dict = LOOK
+    fault: dict | None = None  # of `docker run`; None: it works
+    shell: tuple[str, ...] = ()  # the image's; without lines it works
+    state: dict | None = None  # what differs in the container's State
+
+
+UNPROVEN = [
+    # The second run proves the result
+    Unproven("docker was killed", fault={"do": "die", "nth": 1}, status="passed", message="found"),
+    Unproven(
+        "docker was killed during the test",
+        test=run_command(KILLS_DOCKER_ONCE),
+        status="passed",
+        message="exit code 0",
+    ),
+    Unproven(
+        "docker failed and printed nothing", fault={"nth": 1}, status="passed", message="found"
+    ),
+    Unproven(
+        "the name of the container was in use",
+        fault={"nth": 1, "code": 125, "stderr": NAME_IN_USE},
+        status="passed",
+        message="found",
+    ),
+    # Both prove nothing: the engine is at fault
+    Unproven("docker was killed twice", fault={"do": "die"}, status="error", message=LOST),
+    Unproven(
+        "docker ended, but the container runs",
+        shell=DOES_NOTHING,
+        state={"Running": True},
+        status="error",
+        message=LOST,
+    ),
+    Unproven(
+        "the container has another exit code than docker",
+        shell=DOES_NOTHING,
+        state={"ExitCode": 3},
+        status="error",
+        message=LOST,
+    ),
+    Unproven(
+        "the container has another exit code than docker, and the test began",
+        shell=NO_END_MARKER,
+        state={"ExitCode": 3},
+        status="error",
+        message=LOST,
+    ),
+    Unproven(
+        "the test began, but the container was never started",
+        shell=NO_END_MARKER,
+        state={"StartedAt": NEVER},
+        status="error",
+        message=LOST,
+    ),
+    Unproven(
+        "there is no space for the container",
+        fault={"code": 125, "stderr": NO_SPACE},
+        status="error",
+        message=f"{NOT_STARTED}no space left on device.",
+    ),
+    # Both prove nothing: the image is at fault
+    Unproven("the shell does nothing", shell=DOES_NOTHING, status="failed", message=NOT_BEGUN),
+    Unproven(
+        "the container ran out of memory before the test began",
+        shell=("exit 137",),
+        state={"OOMKilled": True},
+        status="failed",
+        message=OUT_OF_MEMORY,
+    ),
+    Unproven("there is no end marker", shell=NO_END_MARKER, status="failed", message=NOT_ENDED),
+    Unproven(
+        "the container ran out of memory during the test",
+        shell=NO_END_MARKER,
+        state={"OOMKilled": True},
+        status="failed",
+        message=OUT_OF_MEMORY,
+    ),
+    Unproven(
+        "the command kills its container",
+        test=run_command("kill -9 $PPID"),
+        status="failed",
+        message="the container ended before the test did",
+    ),
+    Unproven(
+        "the shell lacks a library",
+        shell=("echo 'sh: cannot load libc.so.6' >&2", "exit 127"),
+        status="failed",
+        message="sh: cannot load libc.so.6",
+    ),
+    Unproven(
+        "the shell prints why it does not work",
+        shell=("echo no license", "exit 1"),
+        status="failed",
+        message="no license",
+    ),
+    Unproven(
+        "the engine has written down why the container was never started",
+        shell=DOES_NOTHING,
+        state={"StartedAt": NEVER, "Error": "mkdir /x: not a directory"},
+        status="failed",
+        message=f"{NOT_STARTED}mkdir /x: not a directory",
+    ),
+    Unproven(
+        "docker prints among other lines why there is no container",
+        fault={"code": 127, "stderr": NO_FOLDER},
+        status="failed",
+        message=f"{NOT_STARTED}mkdir /a: not a directory",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", UNPROVEN, ids=lambda row: row.when)
+def test_run_without_proof_is_repeated_once_and_the_second_counts(fake, evaluate, row):
     """If that is inconclusive too, the state of the container decides."""
-    change, status, message = RETRIED[name]
-    if "fault" in change:
-        fake.fault("run", **change["fault"])
-    if "shell" in change:
-        fake.shell(*change["shell"])
-    fake.set(state=change.get("state", {}))
-    report = evaluate(["FROM x"], change.get("test", LOOK))
-    (row,) = report["test_results"]
-    assert (row["status"], message in row["message"], row["retried"]) == (status, True, True), row[
-        "message"
-    ]
-    assert outcome(report) == ("engine" if status == "error" else status)
-    assert fake.left() == []
+    if row.fault:
+        fake.fault("run", **row.fault)
+    if row.shell:
+        fake.shell(*row.shell)
+    fake.set(state=row.state or {})
+
+    report = evaluate(["FROM x"], row.test)
+
+    (result,) = report["test_results"]
     first, second = fake.calls("run")
+    assert result["status"] == row.status, result["message"]
+    assert row.message in result["message"]
+    assert result["retried"] is True
+    assert outcome(report) == ("engine" if row.status == "error" else row.status)
+    assert fake.left() == []
     assert "--rm" in first
-    assert "--rm" not in second
-    assert first[first.index("--name") + 1] != second[second.index("--name") + 1]
+    assert "--rm" not in second, "docker must not remove a container whose state may be needed"
+    assert container_name(first) != container_name(second)
+
+
+def container_name(words):
+    """Return the name of the container in the arguments of `docker run`."""
+    return words[words.index("--name") + 1]
 
 
 def test_retries_run_alone_after_the_tests_beside_them(fake, evaluate):
     fake.fault("run", given="--rm", code=125, stderr=NAME_IN_USE)
     command = run_command("echo begin >>log; sleep 0.1; echo end >>log")
-    assert outcome(evaluate(["FROM x"], *[command] * 3, jobs=3)) == "passed"
+
+    report = evaluate(["FROM x"], *[command] * 3, jobs=3)
+
+    assert outcome(report) == "passed"
     assert (fake.root / "log").read_text().split() == ["begin", "end"] * 3
     assert ["--rm" in call for call in fake.calls("run")] == [True] * 3 + [False] * 3
 
 
+class Late(NamedTuple):
+    """A command that takes too long, beside TRUE."""
+
+    when: str
+    status: str
+    retried: bool
+    command: str = "sleep 600"
+    jobs: int = 2
+
+
 LATE = [
-    (2, "if mkdir once; then sleep 600; fi", "passed"),
-    (2, "sleep 600", "timeout"),
-    (1, "sleep 600", "timeout"),
+    Late(
+        "it is in time when it runs alone",
+        command="if mkdir once; then sleep 600; fi",
+        status="passed",
+        retried=True,
+    ),
+    Late("it is late when it runs alone too", status="timeout", retried=True),
+    Late("it ran alone", jobs=1, status="timeout", retried=False),
 ]
 
 
-@pytest.mark.parametrize(("jobs", "command", "status"), LATE)
-def test_timeout_beside_other_tests_is_repeated_alone(fake, evaluate, jobs, command, status):
-    row = evaluate(["FROM x"], run_command(command, timeout=2), TRUE, jobs=jobs)["test_results"][0]
-    assert row["status"] == status
-    assert row["retried"] == (jobs == 2)
+@pytest.mark.parametrize("row", LATE, ids=lambda row: row.when)
+def test_timeout_beside_other_tests_is_repeated_alone(fake, evaluate, row):
+    report = evaluate(["FROM x"], run_command(row.command, timeout=2), TRUE, jobs=row.jobs)
+
+    late = report["test_results"][0]
+    assert late["status"] == row.status
+    assert late["retried"] is row.retried
 
 
-# Beside the fake docker: the connection is lost after the end marker; with --rm the container cannot be removed
-WRAPPERS = {"passed": 'case "$*" in "run --rm "*)', "engine": 'case "$1" in run)'}
+class Cut(NamedTuple):
+    """Which calls of docker lose their connection after the end marker: their exit code is 125."""
+
+    when: str
+    calls: str  # a pattern of the shell, for all arguments
+    outcome: str
 
 
-@pytest.mark.parametrize("expected", WRAPPERS)
-def test_exit_code_of_docker_must_be_that_of_the_container(fake, evaluate, tmp_path, expected):
+CUT = [
+    Cut("only calls that let docker remove the container", calls='"run --rm "*', outcome="passed"),
+    Cut("all calls", calls='"run "*', outcome="engine"),
+]
+
+
+@pytest.mark.parametrize("row", CUT, ids=lambda row: row.when)
+def test_exit_code_of_docker_must_be_that_of_the_container(fake, evaluate, tmp_path, row):
     program = tmp_path / "other-docker"
-    exits = f'{WRAPPERS[expected]} {fake.program} "$@"; exit 125;; esac'
-    program.write_text(f'#!/bin/sh\n{exits}\nexec {fake.program} "$@"\n')
+    cut = f'case "$*" in {row.calls}) {fake.program} "$@"; exit 125 ;; esac'
+    program.write_text(f'#!/bin/sh\n{cut}\nexec {fake.program} "$@"\n')
     program.chmod(0o755)
-    assert outcome(evaluate(["FROM x"], TRUE, docker=str(program))) == expected
+
+    report = evaluate(["FROM x"], TRUE, docker=str(program))
+
+    assert outcome(report) == row.outcome
 
 
 # Images that cannot be started
 
 
 def test_image_that_cannot_be_started_fails_all_tests_immediately(fake, evaluate):
-    fake.fault("run", **NO_USER)
+    fake.fault("run", code=125, stderr=NO_USER)
+
     report = evaluate(["FROM x"], *[TRUE] * 6)
-    message = "the container could not be started: unable to find user app: no matching entries."
+
     assert outcome(report) == "failed"
-    assert messages(report) == [message] * 6
+    assert messages(report) == [f"{NOT_STARTED}unable to find user app: no matching entries."] * 6
     assert fake.count("run") == 2
     assert fake.count("smoke run") == 1
     assert report["environment"]["image_starts"] is False
 
 
 def test_image_that_has_started_before_can_be_started(fake, evaluate):
-    fake.set(faults=[{"on": "run", "do": "fail", "nth": (2, 3), **NO_USER}])
+    fake.fault("run", nth=(2, 3), code=125, stderr=NO_USER)
+
     report = evaluate(["FROM x"], *[TRUE] * 3)
+
     assert list(statuses(report).values()) == ["passed", "error", "passed"]
     assert report["error"]["kind"] == "engine"
     assert report["environment"]["image_starts"] is True
@@ -200,49 +433,59 @@ def test_image_that_has_started_before_can_be_started(fake, evaluate):
 
 # Time limits
 
+ENDLESS = {
+    "it sleeps": "echo begun; sleep 600",
+    "it ignores signals": "trap '' TERM INT HUP; echo begun; while :; do sleep 1; done",
+    "it prints without end": "yes begun",
+}
 
-def test_timeout_kills_container(fake, evaluate):
-    commands = [
-        "echo begun; sleep 600",
-        "trap '' TERM INT HUP; echo begun; while :; do sleep 1; done",
-        "yes begun",
-    ]
-    report = evaluate(["FROM x"], *(run_command(command, timeout=0.5) for command in commands))
-    for row in report["test_results"]:
-        assert row["status"] == "timeout"
-        assert row["message"] == "timed out after 0.5 s"
-        assert row["output"][:6] == "begun\n"
-        assert row["execution_time"] >= 0.5
-    assert len(fake.calls("container rm")) == 3
+
+@pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS)
+def test_timeout_kills_container(fake, evaluate, command):
+    report = evaluate(["FROM x"], run_command(command, timeout=0.5))
+
+    (result,) = report["test_results"]
+    assert result["status"] == "timeout"
+    assert result["message"] == "timed out after 0.5 s"
+    assert result["output"].startswith("begun\n")
+    assert result["execution_time"] >= 0.5
+    assert fake.count("container rm") == 1
     assert fake.left() == []
 
 
 def test_timeout_counts_from_the_begin_marker(fake, evaluate):
     fake.set(create_seconds=3)
-    assert outcome(evaluate(["FROM x"], run_command("sleep 1", timeout=3))) == "passed"
+
+    report = evaluate(["FROM x"], run_command("sleep 1", timeout=3))
+
+    assert outcome(report) == "passed"
 
 
 def test_output_in_the_pipe_is_read_before_the_timeout_counts(fake, evaluate, monkeypatch):
     """The command ends in time, but a busy machine reads its output late, in several reads."""
     monkeypatch.setattr(de, "OUTPUT_GRACE", 60.0)
     monkeypatch.setattr(de, "CHUNK", 40)  # below the length of a marker
-    read, seen = de.os.read, []
+    read = os.read
+    events = []
 
     def read_late(*arguments):
-        if seen == ["begin"]:
+        if events == ["the test has begun"]:
             wait_for((fake.root / "done").exists)
-            seen.append(time.sleep(1))
+            time.sleep(1)
+            events.append("the time is over")
         data = read(*arguments)
         if b"=B" in data:
-            seen.append("begin")
+            events.append("the test has begun")
             (fake.root / "go").touch()
         return data
 
-    monkeypatch.setattr(de.os, "read", read_late)
+    monkeypatch.setattr(os, "read", read_late)
     command = "until test -e go; do sleep 0.02; done; seq 100; echo end; touch done"
+
     report = evaluate(["FROM x"], output_contains(command, "end", timeout=0.9))
+
     assert outcome(report) == "passed"
-    assert len(seen) == 2
+    assert events == ["the test has begun", "the time is over"]
 
 
 @pytest.mark.parametrize(("start_timeout", "status"), [(0.2, "failed"), (60, "passed")])
@@ -251,7 +494,9 @@ def test_slow_start_needs_a_longer_start_timeout(
 ):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 30.0)
     fake.set(create_seconds=1)
+
     report = evaluate(["FROM x"], TRUE, start_timeout=start_timeout)
+
     assert outcome(report) == status
     assert fake.left() == []
     assert report["environment"]["start_timeout"] == start_timeout
@@ -260,24 +505,27 @@ def test_slow_start_needs_a_longer_start_timeout(
 def test_container_that_does_not_start_in_time_fails(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.1)
     fake.fault("run", "hang")
+
     report = evaluate(["FROM x"], TRUE, TRUE, start_timeout=0.3)
-    message = "the container could not be started: the test did not begin in time"
-    assert messages(report) == [message] * 2
+
+    assert messages(report) == [f"{NOT_STARTED}the test did not begin in time"] * 2
     assert report["error"] is None
-    assert report["summary"]["total_execution_time"] == 0  # nothing ran
+    assert report["summary"]["total_execution_time"] == 0, "nothing ran"
 
 
 def test_shell_that_hangs_before_the_begin_marker_fails(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.1)
 
-    class Limit(float):
-        """A time limit that is over as soon as a container exists."""
+    class OverOnceAContainerExists(float):
+        """A time limit: less than the time that has passed as soon as there is a container."""
 
         def __lt__(self, _seconds):
             return bool(os.listdir(str(fake.folder / "containers")))
 
     fake.shell("sleep 600")
-    report = evaluate(["FROM x"], LOOK, start_timeout=Limit(1))
+
+    report = evaluate(["FROM x"], LOOK, start_timeout=OverOnceAContainerExists(1))
+
     assert outcome(report) == "failed"
     assert messages(report) == ["the test did not begin in time"]
     assert fake.left() == []
@@ -286,7 +534,9 @@ def test_shell_that_hangs_before_the_begin_marker_fails(fake, evaluate, monkeypa
 def test_shell_that_hangs_after_the_end_marker_fails(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "EXIT_TIMEOUT", 0.5)
     fake.shell('"/bin/sh" "$@"', "sleep 600")
+
     report = evaluate(["FROM x"], LOOK)
+
     assert outcome(report) == "failed"
     assert messages(report) == ["the test ended, but its container did not"]
     assert fake.left() == []
@@ -295,42 +545,66 @@ def test_shell_that_hangs_after_the_end_marker_fails(fake, evaluate, monkeypatch
 # Engine errors
 
 
-@pytest.mark.parametrize("is_back", [True, False])
-def test_lost_engine_has_time_to_come_back(fake, evaluate, monkeypatch, is_back):
+def test_lost_engine_has_time_to_come_back(fake, evaluate):
     fake.fault("run", "lose the engine", nth=2)
-    if is_back:
-        fake.fault("version", "find the engine", nth=5)
-    else:
-        monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
-        monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.2)
+    fake.fault("version", "find the engine", nth=5)
+
     report = evaluate(["FROM x"], *[TRUE] * 5)
-    expected = ["passed"] * 5 if is_back else ["passed", "error", "error", "not_run", "not_run"]
-    assert list(statuses(report).values()) == expected
-    assert outcome(report) == ("passed" if is_back else "engine")
+
+    assert list(statuses(report).values()) == ["passed"] * 5
+    assert outcome(report) == "passed"
+
+
+def test_engine_that_does_not_come_back_ends_the_evaluation(fake, evaluate, monkeypatch):
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
+    monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.2)
+    fake.fault("run", "lose the engine", nth=2)
+
+    report = evaluate(["FROM x"], *[TRUE] * 5)
+
+    assert list(statuses(report).values()) == ["passed", "error", "error", "not_run", "not_run"]
+    assert outcome(report) == "engine"
+
+
+class Killed(NamedTuple):
+    """Which calls of `docker run` are killed, and the statuses of four tests."""
+
+    when: str
+    calls: tuple[int, ...]
+    statuses: list[str]
 
 
 KILLED = [
-    ((1, 2, 3, 4), ["error", "error", "not_run", "not_run"]),
-    ((1, 2, 4, 5), ["error", "passed"] * 2),
+    Killed(
+        "two errors in a row", calls=(1, 2, 3, 4), statuses=["error", "error", "not_run", "not_run"]
+    ),
+    Killed(
+        "a test passes between errors",
+        calls=(1, 2, 4, 5),
+        statuses=["error", "passed", "error", "passed"],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("nth", "expected"), KILLED)
-def test_two_consecutive_errors_end_the_evaluation(fake, evaluate, nth, expected):
-    fake.fault("run", "die", nth=nth)
+@pytest.mark.parametrize("row", KILLED, ids=lambda row: row.when)
+def test_two_consecutive_errors_end_the_evaluation(fake, evaluate, row):
+    fake.fault("run", "die", nth=row.calls)
+
     report = evaluate(["FROM x"], *[TRUE] * 4)
-    assert list(statuses(report).values()) == expected
+
+    assert list(statuses(report).values()) == row.statuses
     assert report["error"]["kind"] == "engine"
     assert LOST in report["error"]["message"]
 
 
 def test_evaluations_in_several_threads_are_independent(fake, dockerfile, rubric):
     files = (dockerfile("FROM x"), "r", rubric(TRUE, LOOK, run_command("false")))
+
     with futures.ThreadPoolExecutor(3) as pool:
         reports = list(pool.map(lambda _: de.evaluate(*files), range(3)))
-    assert [list(statuses(report).values()) for report in reports] == [
-        ["passed", "passed", "failed"]
-    ] * 3
+
+    found = [list(statuses(report).values()) for report in reports]
+    assert found == [["passed", "passed", "failed"]] * 3
     assert fake.left() == []
 
 
