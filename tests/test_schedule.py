@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent import futures
+from typing import NamedTuple
 
 import pytest
 from cases import FALSE, LOOK, TRUE, files_exist, run_command
@@ -14,16 +16,18 @@ from hypothesis import strategies as st
 import DockerfileEvaluator as de
 
 
-def noted(name, *requires, **more):
+def noted(name, *requires):
     """Return a command that writes its id to a log."""
-    return run_command(f"echo {name} >>log", id=name, requires=list(requires), **more)
+    return run_command(f"echo {name} >>log", id=name, requires=list(requires))
 
 
 def look(name, *requires):
+    """Return a check, which is no command."""
     return files_exist("/etc/passwd", id=name, requires=list(requires))
 
 
-def order(fake):
+def log(fake):
+    """Return the words that commands have written to the log."""
     return (fake.root / "log").read_text().split()
 
 
@@ -32,74 +36,127 @@ def order(fake):
 
 def test_test_runs_after_what_it_requires_and_rows_keep_the_order_of_the_rubric(fake, evaluate):
     tests = [noted("d", "c"), noted("c", "b", "a", "b"), noted("b", "a"), noted("a")]
-    assert list(statuses(evaluate(["FROM x"], *tests)).items()) == [
-        (name, "passed") for name in "dcba"
-    ]
-    assert order(fake) == ["a", "b", "c", "d"]
+
+    report = evaluate(["FROM x"], *tests)
+
+    assert log(fake) == ["a", "b", "c", "d"]
+    assert list(statuses(report)) == ["d", "c", "b", "a"]
+    assert set(statuses(report).values()) == {"passed"}
 
 
 def test_test_is_skipped_if_one_that_it_requires_did_not_pass(fake, evaluate):
-    tests = [
-        {**FALSE, "id": "a"},
-        noted("b", "a"),
-        noted("c", "b"),
-        noted("d", "e", "a"),
-        noted("e"),
-    ]
-    report = evaluate(["FROM x"], *tests)
+    failing = {**FALSE, "id": "failing"}
+    first, second = noted("first", "failing"), noted("second", "first")
+    third, free = noted("third", "free", "failing"), noted("free")
+
+    report = evaluate(["FROM x"], failing, first, second, third, free)
+
     assert list(statuses(report).values()) == ["failed", "skipped", "skipped", "skipped", "passed"]
-    assert messages(report)[1:4] == [f"requires '{name}', which did not pass" for name in "aba"]
-    assert order(fake) == ["e"]
+    assert messages(report)[1:4] == [
+        "requires 'failing', which did not pass",
+        "requires 'first', which did not pass",
+        "requires 'failing', which did not pass",
+    ]
+    assert log(fake) == ["free"]
 
 
-UNRESOLVABLE = [
-    ({"a": ["nope"]}, {"a": "requires unknown test 'nope'"}),
-    ({"a": ["fre"]}, {"a": "requires unknown test 'fre' (did you mean 'free'?)"}),
-    ({"a": ["a"]}, {"a": "requires itself"}),
-    ({"a": ["b"], "b": ["c"], "c": ["a"]}, {"a": "requires itself through 'b'", "b": "requires itself through 'c'", "c": "requires itself through 'a'"}),
-    ({"a": ["b"], "b": ["a"], "c": ["a"]}, {"a": "requires itself through 'b'", "b": "requires itself through 'a'"}),
-]  # fmt: skip
+class Graph(NamedTuple):
+    """What each test requires, and the reasons of those that can never run."""
+
+    when: str
+    requires: dict[str, list[str]]
+    reasons: dict[str, str]
+    skipped: tuple[str, ...] = ()
 
 
-@pytest.mark.parametrize(("requires", "unresolvable"), UNRESOLVABLE)
-def test_test_that_can_never_run_is_unresolvable(fake, evaluate, requires, unresolvable):
-    tests = [noted(name, *names) for name, names in requires.items()]
+GRAPHS = [
+    Graph(
+        "a required test does not exist",
+        requires={"a": ["nope"]},
+        reasons={"a": "requires unknown test 'nope' (known: a, free)"},
+    ),
+    Graph(
+        "a required test is written wrongly",
+        requires={"a": ["fre"]},
+        reasons={"a": "requires unknown test 'fre' (did you mean 'free'?)"},
+    ),
+    Graph("a test requires itself", requires={"a": ["a"]}, reasons={"a": "requires itself"}),
+    Graph(
+        "three tests require each other",
+        requires={"a": ["b"], "b": ["c"], "c": ["a"]},
+        reasons={
+            "a": "requires itself through 'b'",
+            "b": "requires itself through 'c'",
+            "c": "requires itself through 'a'",
+        },
+    ),
+    Graph(
+        "a test requires one on a cycle, and is on none",
+        requires={"a": ["b"], "b": ["a"], "c": ["a"]},
+        reasons={"a": "requires itself through 'b'", "b": "requires itself through 'a'"},
+        skipped=("c",),
+    ),
+]
+
+
+@pytest.mark.parametrize("row", GRAPHS, ids=lambda row: row.when)
+def test_test_that_can_never_run_is_unresolvable(fake, evaluate, row):
+    tests = [noted(name, *names) for name, names in row.requires.items()]
+
     report = evaluate(["FROM x"], *tests, noted("free"))
-    found = statuses(report)
-    assert found.pop("free") == "passed"
-    assert found == {
-        name: "unresolvable" if name in unresolvable else "skipped" for name in requires
+
+    expected = {
+        **dict.fromkeys(row.reasons, "unresolvable"),
+        **dict.fromkeys(row.skipped, "skipped"),
+        "free": "passed",
     }
-    rows = {row["test_id"]: row["message"] for row in report["test_results"]}
-    assert all(rows[name].startswith(text) for name, text in unresolvable.items())
+    found = {result["test_id"]: result["message"] for result in report["test_results"]}
+    assert statuses(report) == expected
+    assert {name: found[name] for name in row.reasons} == row.reasons
+
+
+def write_graph(file, requires):
+    """Write a rubric whose tests require what the dict says."""
+    tests = [{**TRUE, "id": name, "requires": names} for name, names in requires.items()]
+    file.write_text(json.dumps({"tests": tests}))
+    return str(file)
+
+
+def reaches_itself(start, requires):
+    """Return whether a test is on a cycle."""
+    seen = set()
+    waiting = list(requires[start])
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += requires[name]
+    return start in seen
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 11), max_size=3), min_size=1, max_size=12))
 def test_exactly_the_tests_on_a_cycle_are_unresolvable(tmp_path_factory, edges):
-    names = {str(at): [str(to) for to in tos if to < len(edges)] for at, tos in enumerate(edges)}
-    file = tmp_path_factory.getbasetemp() / "graph.json"
-    file.write_text(
-        json.dumps({"tests": [{**TRUE, "id": name, "requires": names[name]} for name in names]})
-    )
+    requires = {
+        str(at): [str(target) for target in targets if target < len(edges)]
+        for at, targets in enumerate(edges)
+    }
 
-    def reaches_itself(start):
-        seen, waiting = set(), list(names[start])
-        while waiting:
-            name = waiting.pop()
-            waiting += names[name] if name not in seen else []
-            seen.add(name)
-        return start in seen
+    read = de.load_rubric(write_graph(tmp_path_factory.getbasetemp() / "graph.json", requires))
 
-    assert set(de.load_rubric(str(file)).unresolvable) == set(filter(reaches_itself, names))
+    assert set(read.unresolvable) == {name for name in requires if reaches_itself(name, requires)}
 
 
 def test_many_paths_to_a_test_take_no_time(tmp_path):
     """An algorithm that walks each path would not end."""
-    requires = [[str(n) for n in (at - 1, at - 2, at // 2) if 0 <= n < at] for at in range(500)]
-    tests = [{**TRUE, "id": str(at), "requires": names} for at, names in enumerate(requires)]
-    (tmp_path / "r.json").write_text(json.dumps({"tests": tests}))
-    assert len(de.load_rubric(str(tmp_path / "r.json")).tests) == 500
+    requires = {
+        str(at): [str(target) for target in (at - 1, at - 2, at // 2) if 0 <= target < at]
+        for at in range(500)
+    }
+
+    read = de.load_rubric(write_graph(tmp_path / "graph.json", requires))
+
+    assert len(read.tests) == 500
 
 
 # Order and parallel runs
@@ -107,35 +164,54 @@ def test_many_paths_to_a_test_take_no_time(tmp_path):
 
 def test_checks_that_are_ready_run_before_the_next_command(fake, evaluate):
     fake.shell('echo "$@" | grep -q passwd && echo look >>log', 'exec /bin/sh "$@"')
-    tests = [noted("first"), noted("second"), look("third", "first"), look("fourth")]
-    evaluate(["FROM x"], *tests)
-    assert order(fake) == ["look", "first", "look", "second"]
+
+    evaluate(["FROM x"], noted("first"), noted("second"), look("third", "first"), look("fourth"))
+
+    assert log(fake) == ["look", "first", "look", "second"]
 
 
-# Each waits until as many others have started, and notes how many run.
-MEETS = """mkdir -p on met; touch on/$$ met/$$
-until test $(ls met | wc -l) -ge {}; do sleep 0.05; done
+def meet(count):
+    """Return a script that waits until it has run in `count` processes, and logs how many run."""
+    return f"""mkdir -p on met; touch on/$$ met/$$
+until test $(ls met | wc -l) -ge {count}; do sleep 0.05; done
 ls on | wc -l >>log; sleep 0.2"""
 
 
-@pytest.mark.parametrize(("jobs", "cpus", "parallel"), [(1, 8, 4), (3, 2, 2), (1, 1, 1)])
-def test_checks_run_in_parallel_bounded_by_the_processors_of_the_engine(
-    fake, evaluate, jobs, cpus, parallel
-):
-    fake.set(info={"NCPU": cpus})
-    fake.shell(MEETS.format(parallel), '"/bin/sh" "$@"; code=$?', "rm on/$$; exit $code")
-    assert set(statuses(evaluate(["FROM x"], *[LOOK] * parallel, jobs=jobs)).values()) == {"passed"}
-    fake.shell(MEETS.format(1), '"/bin/sh" "$@"; code=$?', "rm on/$$; exit $code")
-    evaluate(["FROM x"], *[LOOK] * 7, jobs=jobs)
-    assert max(map(int, order(fake))) == parallel
+class Processors(NamedTuple):
+    """How many checks run in parallel with --jobs, on an engine with a number of processors."""
+
+    when: str
+    jobs: int
+    processors: int
+    parallel: int
+
+
+PROCESSORS = [
+    Processors("there are many", jobs=1, processors=8, parallel=4),
+    Processors("there are fewer than --jobs", jobs=3, processors=2, parallel=2),
+    Processors("there is one", jobs=1, processors=1, parallel=1),
+]
+
+
+@pytest.mark.parametrize("row", PROCESSORS, ids=lambda row: row.when)
+def test_checks_run_in_parallel_bounded_by_the_processors_of_the_engine(fake, evaluate, row):
+    fake.set(info={"NCPU": row.processors})
+    fake.shell(meet(row.parallel), '"/bin/sh" "$@"; code=$?', "rm on/$$; exit $code")
+
+    report = evaluate(["FROM x"], *[LOOK] * 7, jobs=row.jobs)
+
+    assert set(statuses(report).values()) == {"passed"}, "too few run in parallel"
+    assert max(map(int, log(fake))) == row.parallel
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_commands_run_one_at_a_time_unless_jobs_says_otherwise(fake, evaluate, jobs):
-    meeting, alone = (run_command(f"{MEETS.format(count)}; rm on/$$") for count in (jobs, 1))
-    assert set(statuses(evaluate(["FROM x"], *[meeting] * jobs, jobs=jobs)).values()) == {"passed"}
-    evaluate(["FROM x"], *[alone] * 5, jobs=jobs)
-    assert max(map(int, order(fake))) == jobs
+    command = run_command(f"{meet(jobs)}; rm on/$$")
+
+    report = evaluate(["FROM x"], *[command] * 5, jobs=jobs)
+
+    assert set(statuses(report).values()) == {"passed"}, "too few run in parallel"
+    assert max(map(int, log(fake))) == jobs
 
 
 # --test
@@ -144,67 +220,90 @@ def test_commands_run_one_at_a_time_unless_jobs_says_otherwise(fake, evaluate, j
 def test_test_option_runs_a_test_and_those_that_it_requires(fake, dockerfile, rubric):
     path = rubric(noted("a"), noted("b", "a"), noted("c", "b"), noted("d"), noted("e", "nobody"))
     words = ["--dockerfile", dockerfile("FROM x"), "--repo", "example", "--rubric", path]
+
     code, out, _ = called(de.main, *words, "--test", "b", "--test", "d")
+
     assert code == 0
-    assert order(fake) == ["a", "b", "d"]
+    assert log(fake) == ["a", "b", "d"]
     assert "3 of 3 tests passed" in out
 
 
-@pytest.mark.parametrize(
-    ("more", "error"),
-    [
-        (["--test=unknown"], "no test 'unknown'"),
-        (["--test=a", "--output=r.json"], "--test"),
-        (["--test=a", "--junit=r.xml"], "--test"),
-        (["--test=a", "--markdown=r.md"], "--test"),
-        (["--test=a", "--output=r.json", "--resume"], "--test"),
-    ],
-)
-def test_test_option_excludes_reports(fake, dockerfile, rubric, more, error):
-    words = [
-        "--dockerfile",
-        dockerfile("FROM x"),
-        "--repo",
-        "example",
-        "--rubric",
-        rubric(noted("a")),
-    ]
-    code, _, err = called(de.main, *words, *more)
+def error_of_options(dockerfile, rubric, *options):
+    """Return what is printed about options that make no sense."""
+    files = ["--dockerfile", dockerfile("FROM x"), "--rubric", rubric(noted("a"))]
+    code, _, err = called(de.main, *files, "--repo", "example", *options)
     assert code == 2
-    assert error in err
+    return err
+
+
+def test_test_option_with_an_unknown_test_is_an_error(fake, dockerfile, rubric):
+    assert "no test 'unknown'" in error_of_options(dockerfile, rubric, "--test=unknown")
     assert fake.names() == []
 
 
-class Instant(de.TestRunner):
-    """Runs no containers: each test passes immediately."""
+@pytest.mark.parametrize(
+    "option", ["--output=r.json", "--junit=r.xml", "--markdown=r.md", "--output=r.json --resume"]
+)
+def test_test_option_excludes_reports(fake, dockerfile, rubric, option):
+    assert "--test" in error_of_options(dockerfile, rubric, "--test=a", *option.split())
+    assert fake.names() == []
 
-    def _run_wave(self, wave, limit, *, retry=False):
-        for test in wave:
-            self._finish(test, de.Result(de.PASSED, "passed"))
-        return []
+
+# Many tests
 
 
-def test_scheduling_of_2000_tests_takes_less_than_a_second(rubric):
-    chain = [
+class Immediately(futures.Executor):
+    """Runs each call at once, without threads."""
+
+    def __init__(self, limit):
+        super().__init__()
+
+    def submit(self, function, *arguments, **more):
+        future = futures.Future()
+        future.set_result(function(*arguments, **more))
+        return future
+
+
+@pytest.fixture
+def run_all(rubric, monkeypatch):
+    """Run tests without containers: the first has the exit code, all others have 0; return rows."""
+
+    def run(tests, exit_code):
+        codes = iter([exit_code])
+
+        def run_container(*_, **__):
+            code = next(codes, 0)
+            return de.Run(statuses=(code,), exit_code=code)
+
+        monkeypatch.setattr(futures, "ThreadPoolExecutor", Immediately)
+        monkeypatch.setattr(de, "run_container", run_container)
+        session = de.Session(de.Cli("docker", de.CancelToken()))
+        read = de.load_rubric(rubric(*tests))
+        runner = de.TestRunner(read, session, de.Options("x", "r"), de.Console(None))
+        runner.run(jobs=1, parallel_checks=4)
+        return runner.rows
+
+    return run
+
+
+def test_scheduling_of_2000_tests_takes_less_than_a_second(run_all):
+    tests = [
         {**TRUE, "id": f"t{at}", "requires": [f"t{at - 1}"] if at % 4 else []} for at in range(2000)
     ]
-    read = de.load_rubric(rubric(*chain))
-    session = de.Session(de.Cli("docker", de.CancelToken()))
-    runner = Instant(read, session, de.Options("x", "r"), de.Console(None))
+
     started = time.process_time()
-    runner.run(1, 4)
-    assert time.process_time() - started < 1
-    assert len(runner.rows) == 2000
+    rows = run_all(tests, exit_code=0)
+    taken = time.process_time() - started
+
+    assert taken < 1
+    assert len(rows) == 2000
 
 
-def test_failure_skips_a_chain_of_any_length(rubric):
-    chain = [
+def test_failure_skips_a_chain_of_any_length(run_all):
+    tests = [
         {**TRUE, "id": f"t{at}", "requires": [f"t{at - 1}"] if at else []} for at in range(1500)
     ]
-    read = de.load_rubric(rubric(*chain))
-    session = de.Session(de.Cli("docker", de.CancelToken()))
-    runner = Instant(read, session, de.Options("x", "r"), de.Console(None))
-    runner._run_wave = lambda wave, *_: runner._finish(wave[0], de.Result(de.FAILED, "why")) or []
-    runner.run(1, 4)
-    statuses = [row["status"] for row in runner.rows.values()]
-    assert statuses == ["failed", *["skipped"] * 1499]
+
+    rows = run_all(tests, exit_code=1)
+
+    assert [row["status"] for row in rows.values()] == ["failed", *["skipped"] * 1499]
