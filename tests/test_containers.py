@@ -37,7 +37,7 @@ BEGIN, END = r"$nonce=B\n", r"$nonce=E 0\n"  # the markers, as the shell prints 
 
 
 class Printed(NamedTuple):
-    """What a shell prints between and around the markers, and what follows for a search of "body"."""
+    """What a shell prints in and around the markers, and the result of a search for "body"."""
 
     when: str
     text: str  # for `printf`; the shell knows the nonce

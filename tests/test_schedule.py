@@ -265,10 +265,10 @@ class Immediately(futures.Executor):
 
 
 @pytest.fixture
-def run_all(rubric, monkeypatch):
-    """Run tests without containers: the first has the exit code, all others have 0; return rows."""
+def runner_of(rubric, monkeypatch):
+    """Return a runner of tests without containers; the first has the exit code, all others 0."""
 
-    def run(tests, exit_code):
+    def make(tests, exit_code=0):
         codes = iter([exit_code])
 
         def run_container(*_, **__):
@@ -279,31 +279,30 @@ def run_all(rubric, monkeypatch):
         monkeypatch.setattr(de, "run_container", run_container)
         session = de.Session(de.Cli("docker", de.CancelToken()))
         read = de.load_rubric(rubric(*tests))
-        runner = de.TestRunner(read, session, de.Options("x", "r"), de.Console(None))
-        runner.run(jobs=1, parallel_checks=4)
-        return runner.rows
+        return de.TestRunner(read, session, de.Options("x", "r"), de.Console(None))
 
-    return run
+    return make
 
 
-def test_scheduling_of_2000_tests_takes_less_than_a_second(run_all):
-    tests = [
+def test_scheduling_of_2000_tests_takes_less_than_a_second(runner_of):
+    runner = runner_of(
         {**TRUE, "id": f"t{at}", "requires": [f"t{at - 1}"] if at % 4 else []} for at in range(2000)
-    ]
+    )
 
     started = time.process_time()
-    rows = run_all(tests, exit_code=0)
+    runner.run(jobs=1, parallel_checks=4)
     taken = time.process_time() - started
 
     assert taken < 1
-    assert len(rows) == 2000
+    assert len(runner.rows) == 2000
 
 
-def test_failure_skips_a_chain_of_any_length(run_all):
-    tests = [
+def test_failure_skips_a_chain_of_any_length(runner_of):
+    chain = (
         {**TRUE, "id": f"t{at}", "requires": [f"t{at - 1}"] if at else []} for at in range(1500)
-    ]
+    )
+    runner = runner_of(chain, exit_code=1)
 
-    rows = run_all(tests, exit_code=1)
+    runner.run(jobs=1, parallel_checks=4)
 
-    assert [row["status"] for row in rows.values()] == ["failed", *["skipped"] * 1499]
+    assert [row["status"] for row in runner.rows.values()] == ["failed", *["skipped"] * 1499]
