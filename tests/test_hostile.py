@@ -1,8 +1,9 @@
-"""Images that mislead, floods and resource limits: each with the verdict that it must get, on a real engine."""
+"""Images that mislead, floods and resource limits on a real engine, and the verdicts they get."""
 
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import engine
 import pytest
@@ -14,7 +15,7 @@ import DockerfileEvaluator as de
 pytestmark = pytest.mark.usefixtures("clean_engine")
 
 DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
-BASH = "RUN ln -sf bash /bin/sh"
+BASH = "RUN ln -sf bash /bin/sh"  # Debian's shell is dash
 
 
 def script(path: str, *lines: str) -> str:
@@ -27,223 +28,340 @@ def file_contains(path: str, *contains: str) -> tuple:
     return ("file_contains", {"path": path, "contains": list(contains)})
 
 
-FORGED = "the command printed a forged result"
-NEEDLE = output_contains("true", "needle")  # which only a shell that lies can print
-ANY_CODE = ("run_command", {"command": "x", "exit_code": "any"})
-FOLDER = files_exist("/etc")
-ON_PATH = ("command_exists", {"name": "sh"})
-# Tests that pass, and tests that fail, on each image that has a working shell
-TRUTHS = [
+def function(name: str, *commands: str) -> str:
+    """Return an ENV that defines a function for bash."""
+    body = " ".join(f"{command};" for command in commands)
+    return f'ENV BASH_FUNC_{name}%%="() {{ {body} }}"'
+
+
+SHELL_WORKS = [
     TRUE,
     ("dirs_exist", {"paths": ["/etc"]}),
     file_contains("/etc/passwd", "root:"),
     ("envvar_set", {"name": "HOME"}),
     output_contains("echo needle", "needle"),
 ]
-LIES = [
+ON_PATH = ("command_exists", {"name": "sh"})
+LIES = [  # these pass only in a shell that lies
     FALSE,
     file_contains("/etc/passwd", "no such words"),
     ("command_exists", {"name": "no-such-command"}),
     ("envvar_set", {"name": "NO_SUCH_VARIABLE"}),
 ]
-LYING_SHELL = [FOLDER, NEEDLE, ANY_CODE]
+FOLDER = files_exist("/etc")
+SHELL_MUST_WORK = [  # these pass only with a true result of the shell
+    FOLDER,
+    output_contains("true", "needle"),
+    ("run_command", {"command": "x", "exit_code": "any"}),
+]
+NOT_BEGUN = "the container ended before the test began"
+NOT_STARTED = "the container could not be started: "
 
-# What the image is: its Dockerfile, the tests that must pass, the tests that must fail, words of all failures
-IMAGES = {
-    "no shell for RUN, failing healthcheck, volumes, missing workdir, a user without a name": (
-        [BUSYBOX, "WORKDIR /gone", "RUN rmdir /gone", "USER 12345:12345", 'SHELL ["/no/such/shell"]',
-         "HEALTHCHECK --interval=1s CMD exit 1", "VOLUME /data /etc", "ONBUILD RUN false", "STOPSIGNAL QUIT"],
-        [*TRUTHS, ON_PATH],
-        LIES,
-        "",
+
+class Image(NamedTuple):
+    """An image, the tests that pass and fail on it, and what the messages of all failures have."""
+
+    what: str
+    lines: list[str]
+    passing: list | tuple = ()
+    failing: list | tuple = ()
+    message: str = ""
+
+
+IMAGES = [
+    # The shell works, whatever else the image has
+    Image(
+        "no shell for RUN, failing healthcheck, volumes, missing workdir, a user without a name",
+        [
+            BUSYBOX,
+            "WORKDIR /gone",
+            "RUN rmdir /gone",
+            "USER 12345:12345",
+            'SHELL ["/no/such/shell"]',
+            "HEALTHCHECK --interval=1s CMD exit 1",
+            "VOLUME /data /etc",
+            "ONBUILD RUN false",
+            "STOPSIGNAL QUIT",
+        ],
+        passing=[*SHELL_WORKS, ON_PATH],
+        failing=LIES,
     ),
-    "startup files that exit, bash functions of other names": (
-        [DEBIAN, BASH, "ENV ENV=/root/.shrc BASH_ENV=/root/.bashrc", 'ENV BASH_FUNC_x%%="() { false; }"',
-         "RUN for f in /etc/profile /etc/bash.bashrc /root/.profile /root/.bashrc /root/.shrc; do echo exit 1 >$f; done",
-         'SHELL ["/bin/bash", "-x", "-e", "-c"]'],
-        [*TRUTHS, ON_PATH],
-        LIES,
-        "",
+    Image(
+        "startup files that exit, bash functions of other names",
+        [
+            DEBIAN,
+            BASH,
+            "ENV ENV=/root/.shrc BASH_ENV=/root/.bashrc",
+            function("x", "false"),
+            "RUN for file in /etc/profile /etc/bash.bashrc /root/.profile /root/.bashrc "
+            "/root/.shrc; do echo exit 1 >$file; done",
+            'SHELL ["/bin/bash", "-x", "-e", "-c"]',
+        ],
+        passing=[*SHELL_WORKS, ON_PATH],
+        failing=LIES,
     ),
-    "shell options": ([DEBIAN, BASH, "ENV SHELLOPTS=xtrace:errexit:nounset:verbose"], [*TRUTHS, ON_PATH], LIES, ""),
-    "a missing library is preloaded": (
+    Image(
+        "shell options",
+        [DEBIAN, BASH, "ENV SHELLOPTS=xtrace:errexit:nounset:verbose"],
+        passing=[*SHELL_WORKS, ON_PATH],
+        failing=LIES,
+    ),
+    Image(
+        "a missing library is preloaded",
         [DEBIAN, "ENV LD_PRELOAD=/no/such/lib.so"],
-        [*TRUTHS, ON_PATH],
-        [*LIES, file_contains("/etc/passwd", "ERROR", "preload", "ld.so")],
-        "",
+        passing=[*SHELL_WORKS, ON_PATH],
+        failing=[*LIES, file_contains("/etc/passwd", "ERROR", "preload", "ld.so")],
     ),
-    "an empty PATH": ([BUSYBOX, "ENV PATH="], TRUTHS, LIES, ""),
-    "files that the user cannot read": (
-        [BUSYBOX, "RUN mkdir -m 700 /closed && touch /closed/file && echo needle >/secret && chmod 600 /secret",
-         "USER 12345"],
-        [files_exist("/secret")],
-        [files_exist("/closed/file"), file_contains("/secret", "needle")],
-        "the image's user",
+    Image("an empty PATH", [BUSYBOX, "ENV PATH="], passing=SHELL_WORKS, failing=LIES),
+    Image(
+        "files that the user cannot read",
+        [
+            BUSYBOX,
+            "RUN mkdir -m 700 /closed && touch /closed/file",
+            "RUN echo needle >/secret && chmod 600 /secret",
+            "USER 12345",
+        ],
+        passing=[files_exist("/secret")],
+        failing=[files_exist("/closed/file"), file_contains("/secret", "needle")],
+        message="the image's user",
     ),
-    "a large file": (
-        [BUSYBOX, "RUN (head -c 10000000 /dev/zero | tr '\\0' x; printf needle) >/large"],
-        [{"type": "file_contains", "params": {"path": "/large", "contains": ["needle"]}, "timeout": 120}],
-        [],
-        "",
+    Image(
+        "a large file",
+        [BUSYBOX, r"RUN (head -c 10000000 /dev/zero | tr '\0' x; printf needle) >/large"],
+        passing=[
+            {
+                "type": "file_contains",
+                "params": {"path": "/large", "contains": ["needle"]},
+                "timeout": 120,
+            }
+        ],
     ),
-    "a program without its library": (
+    Image(
+        "a program without its library",
         [DEBIAN, "RUN rm /lib/*/libselinux.so.1"],
-        [],
-        [run_command("ls")],
-        "exit code 127: ls: error while loading shared libraries: libselinux.so.1",
+        failing=[run_command("ls")],
+        message="exit code 127: ls: error while loading shared libraries: libselinux.so.1",
     ),
     # The shell lies, or does not work
-    "the shell prints docker's error": (
-        [DEBIAN, script("/bin/sh", 'echo "docker: Error response from daemon: no space left on device." >&2; exit 125')],
-        [],
-        LYING_SHELL,
-        "the container ended before the test began (exit code 125): docker: Error",
+    Image(
+        "the shell prints docker's error",
+        [
+            DEBIAN,
+            script(
+                "/bin/sh",
+                'echo "docker: Error response from daemon: no space left on device." >&2; exit 125',
+            ),
+        ],
+        failing=SHELL_MUST_WORK,
+        message=f"{NOT_BEGUN} (exit code 125): docker: Error",
     ),
-    "the shell has no library": (
+    Image(
+        "the shell has no library",
         [DEBIAN, "RUN rm /lib/*/libc.so.6"],
-        [],
-        LYING_SHELL,
-        "the container ended before the test began (exit code 127): /bin/sh: error while loading shared libraries: libc.so.6",
+        failing=SHELL_MUST_WORK,
+        message=f"{NOT_BEGUN} (exit code 127): "
+        "/bin/sh: error while loading shared libraries: libc.so.6",
     ),
-    "the shell is not a program": ([DEBIAN, "RUN echo x >/new && chmod 755 /new && mv -f /new /bin/sh"], [], LYING_SHELL, ""),
-    "the shell is a directory": (
+    Image(
+        "the shell is not a program",
+        [DEBIAN, "RUN echo x >/new && chmod 755 /new && mv -f /new /bin/sh"],
+        failing=SHELL_MUST_WORK,
+    ),
+    Image(
+        "the shell is a directory",
         [DEBIAN, 'RUN ["/bin/bash", "-c", "rm /bin/sh && mkdir /bin/sh"]'],
-        [],
-        LYING_SHELL,
-        "the container could not be started: ",
+        failing=SHELL_MUST_WORK,
+        message=NOT_STARTED,
     ),
-    "no shell": (
+    Image(
+        "no shell",
         ["FROM scratch", "COPY Dockerfile /"],
-        [],
-        [*LYING_SHELL, output_contains("true", "no such file", "OCI", "exec")],
-        'the container could not be started: exec: "/bin/sh": stat /bin/sh: no such file or directory',
+        failing=[*SHELL_MUST_WORK, output_contains("true", "no such file", "OCI", "exec")],
+        message=f'{NOT_STARTED}exec: "/bin/sh": stat /bin/sh: no such file or directory',
     ),
-    "the shell runs nothing": ([DEBIAN, BASH, "ENV SHELLOPTS=noexec"], [], [TRUE, *LIES], "the container ended before the test began"),
-    "the shell prints its input": (
+    Image(
+        "the shell runs nothing",
+        [DEBIAN, BASH, "ENV SHELLOPTS=noexec"],
+        failing=[TRUE, *LIES],
+        message=NOT_BEGUN,
+    ),
+    Image(
+        "the shell prints its input",
         [DEBIAN, BASH, "ENV SHELLOPTS=verbose"],
-        [],
-        [output_contains("x=needle; true", "needle")],
-        "output contains none of 'needle'",
+        failing=[output_contains("x=needle; true", "needle")],
+        message="output contains none of 'needle'",
     ),
-    "no such user": (
+    # The container cannot be started
+    Image(
+        "no such user",
         [BUSYBOX, "USER no-such-user"],
-        [],
-        [TRUE, FOLDER, output_contains("true", "unable")],
-        "the container could not be started: unable to find user no-such-user",
+        failing=[TRUE, FOLDER, output_contains("true", "unable")],
+        message=f"{NOT_STARTED}unable to find user no-such-user",
     ),
-    "no such group": ([BUSYBOX, "USER root:no-such-group"], [], [TRUE, FOLDER], "the container could not be started: unable to find group"),
-    "the workdir is a file": (
+    Image(
+        "no such group",
+        [BUSYBOX, "USER root:no-such-group"],
+        failing=[TRUE, FOLDER],
+        message=f"{NOT_STARTED}unable to find group",
+    ),
+    Image(
+        "the workdir is a file",
         [BUSYBOX, "WORKDIR /w", "RUN rmdir /w && touch /w"],
-        [],
-        [TRUE, FOLDER],
-        "not a directory",
+        failing=[TRUE, FOLDER],
+        message="not a directory",
     ),
-    "a volume at /dev/null": (
+    Image(
+        "a volume at /dev/null",
         [BUSYBOX, "VOLUME /dev/null"],
-        [],
-        [TRUE, FOLDER],
-        "the container could not be started: error reopening /dev/null",
+        failing=[TRUE, FOLDER],
+        message=f"{NOT_STARTED}error reopening /dev/null",
     ),
-    "a volume at /proc": ([BUSYBOX, "VOLUME /proc"], [], [TRUE, FOLDER], "the container could not be started: "),
-    "a function of bash in place of a command": (
-        [DEBIAN, BASH, 'ENV BASH_FUNC_java%%="() { echo openjdk 17; }"'],
-        [ON_PATH],
-        [("command_exists", {"name": "java"})],
-        "not found: java",
+    Image(
+        "a volume at /proc", [BUSYBOX, "VOLUME /proc"], failing=[TRUE, FOLDER], message=NOT_STARTED
     ),
-    # Other programs and functions in place of those that the checks use
-    "programs that lie on PATH": (
-        [DEBIAN, "RUN mkdir /lies", script("/lies/liar", "echo needle; exit 0"),
-         "RUN for name in cat test echo command printf tr head [; do ln -s liar /lies/$name; done",
-         "ENV PATH=/lies:/usr/bin:/bin"],
-        [],
-        [file_contains("/etc/passwd", "needle"), *LIES],
-        "",
+    # Other programs and functions in place of commands, and of those that the checks use
+    Image(
+        "a function of bash in place of a command",
+        [DEBIAN, BASH, function("java", "echo openjdk 17")],
+        passing=[ON_PATH],
+        failing=[("command_exists", {"name": "java"})],
+        message="not found: java",
     ),
-    "bash functions that lie": (
-        [DEBIAN, BASH]
-        + [f'ENV BASH_FUNC_{name}%%="() {{ builtin echo needle; return 0; }}"' for name in ("test", "command", "cat", "[", "echo")],
-        [],
-        [file_contains("/etc/passwd", "needle"), *LIES],
-        "",
+    Image(
+        "programs that lie on PATH",
+        [
+            DEBIAN,
+            "RUN mkdir /lies",
+            script("/lies/liar", "echo needle; exit 0"),
+            "RUN for name in cat test echo command printf tr head [; "
+            "do ln -s liar /lies/$name; done",
+            "ENV PATH=/lies:/usr/bin:/bin",
+        ],
+        failing=[file_contains("/etc/passwd", "needle"), *LIES],
     ),
-    "functions that lie on the PATH of dash": (
-        [DEBIAN, "RUN mkdir /f && echo 'test() { return 0; }' >/f/test", "ENV PATH=/f%func:%builtin:/usr/bin:/bin"],
-        [],
-        [files_exist("/no/such"), *LIES],
-        "",
+    Image(
+        "bash functions that lie",
+        [
+            DEBIAN,
+            BASH,
+            *(
+                function(name, "builtin echo needle", "return 0")
+                for name in ("test", "command", "cat", "[", "echo")
+            ),
+        ],
+        failing=[file_contains("/etc/passwd", "needle"), *LIES],
     ),
-}  # fmt: skip
+    Image(
+        "functions that lie on the PATH of dash",
+        [
+            DEBIAN,
+            "RUN mkdir /f && echo 'test() { return 0; }' >/f/test",
+            "ENV PATH=/f%func:%builtin:/usr/bin:/bin",
+        ],
+        failing=[files_exist("/no/such"), *LIES],
+    ),
+]
 
 
-@pytest.mark.parametrize("name", IMAGES)
-def test_verdicts_on_image(evaluate, name):
-    lines, passing, failing, words = IMAGES[name]
-    report = evaluate(lines, *passing, *failing, jobs=2)
-    rows = report["test_results"]
-    expected = ["passed"] * len(passing) + ["failed"] * len(failing)
-    assert [row["status"] for row in rows] == expected, [row["message"] for row in rows]
+@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.what)
+def test_verdicts_on_image(evaluate, image):
+    report = evaluate(image.lines, *image.passing, *image.failing, jobs=2)
+
+    results = report["test_results"]
+    expected = ["passed"] * len(image.passing) + ["failed"] * len(image.failing)
+    assert [result["status"] for result in results] == expected, results
     # Newer versions of runc add these words.
     messages = [
-        row["message"].replace("error during container init: ", "") for row in rows[len(passing) :]
+        result["message"].replace("error during container init: ", "")
+        for result in results
+        if not result["passed"]
     ]
-    assert [message for message in messages if words not in message] == []
+    assert [message for message in messages if image.message not in message] == []
     assert report["error"] is None
 
 
+class Command(NamedTuple):
+    """A command, its verdict, and a part of the message."""
+
+    what: str
+    command: str
+    status: str = "passed"
+    message: str = ""
+
+
+FORGED = "the command printed a forged result"
 # A process can read the nonce in the arguments of process 1, but cannot prevent the true markers.
-NONCE = "n=$(tr '\\0' '\\n' </proc/1/cmdline | grep -xE '[0-9a-f]{32}')"
+NONCE = r"n=$(tr '\0' '\n' </proc/1/cmdline | grep -xE '[0-9a-f]{32}')"
 COMMANDS = [
-    (f'{NONCE}; echo "$n=E 0"; exit 1', "failed", FORGED),
-    (f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 0', "failed", FORGED),
-    (f'{NONCE}; (sleep 0.3; echo "$n=E 0") & exit 1', "failed", ""),
-    (f"{NONCE}; kill -9 1; kill -9 $PPID; false", "failed", ""),
-    ("kill -9 -1; true", "passed", ""),
-    ("exec false", "failed", "exit code 1"),
-    ("exec true", "passed", ""),
-    ("set -e; false; true", "failed", "exit code 1"),
-    ("trap 'exit 0' EXIT; false", "passed", ""),
-    ("if then fi fi", "failed", "exit code 2"),
-    ("'", "failed", "exit code 2"),
-    ("sleep 300 & (sleep 300 >/dev/null &) ; echo needle", "passed", ""),
-    ("exec >&- 2>&-; true", "passed", ""),
-    ("exec </dev/null >/dev/null 2>&1; false", "failed", "exit code 1"),
-    ("ulimit -n 3; true", "passed", ""),
-    ("trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5", "passed", ""),
-    ("trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5", "passed", ""),
+    Command("forges an end", f'{NONCE}; echo "$n=E 0"; exit 1', status="failed", message=FORGED),
+    Command(
+        "forges a begin and an end",
+        f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 0',
+        status="failed",
+        message=FORGED,
+    ),
+    Command(
+        "forges an end later", f'{NONCE}; (sleep 0.3; echo "$n=E 0") & exit 1', status="failed"
+    ),
+    Command("kills what runs it", f"{NONCE}; kill -9 1; kill -9 $PPID; false", status="failed"),
+    Command("kills all others", "kill -9 -1; true"),
+    Command("becomes false", "exec false", status="failed", message="exit code 1"),
+    Command("becomes true", "exec true"),
+    Command("ends at an error", "set -e; false; true", status="failed", message="exit code 1"),
+    Command("has a trap for its end", "trap 'exit 0' EXIT; false"),
+    Command("has a wrong syntax", "if then fi fi", status="failed", message="exit code 2"),
+    Command("does not end its quotes", "'", status="failed", message="exit code 2"),
+    Command("leaves processes", "sleep 300 & (sleep 300 >/dev/null &) ; echo needle"),
+    Command("closes its output", "exec >&- 2>&-; true"),
+    Command(
+        "drops its output",
+        "exec </dev/null >/dev/null 2>&1; false",
+        status="failed",
+        message="exit code 1",
+    ),
+    Command("limits its files", "ulimit -n 3; true"),
+    Command("interrupts all", "trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5"),
+    Command("terminates all", "trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5"),
 ]
 # Exit codes that docker itself uses
-CODES = [(f"exit {code}", "failed", f"exit code {code}") for code in (125, 126, 127, 130, 137)]
-CODES += [("exit 256", "passed", "")]
+EXITS = [
+    Command(f"exits with {code}", f"exit {code}", status="failed", message=f"exit code {code}")
+    for code in (125, 126, 127, 130, 137)
+]
+EXITS.append(Command("exits with 256", "exit 256"))
 
 
 @pytest.mark.parametrize(
     ("lines", "commands"),
-    [([BUSYBOX], COMMANDS + CODES), ([DEBIAN], COMMANDS), ([DEBIAN, BASH], COMMANDS)],
+    [([BUSYBOX], COMMANDS + EXITS), ([DEBIAN], COMMANDS), ([DEBIAN, BASH], COMMANDS)],
     ids=["busybox", "dash", "bash"],
 )
 def test_command_cannot_forge_or_lose_its_verdict(evaluate, lines, commands):
-    report = evaluate(lines, *(run_command(command) for command, _, _ in commands), jobs=2)
-    wrong = [
-        (command, row["status"], row["message"])
-        for row, (command, status, words) in zip(report["test_results"], commands)
-        if row["status"] != status or words not in row["message"]
-    ]
-    assert wrong == []
+    tests = [run_command(command.command, id=command.what) for command in commands]
+
+    report = evaluate(lines, *tests, jobs=2)
+
+    assert statuses(report) == {command.what: command.status for command in commands}
+    for command, result in zip(commands, report["test_results"]):
+        assert command.message in result["message"], command.what
 
 
 def test_forged_end_marker_of_running_command_fails(evaluate, monkeypatch):
     monkeypatch.setattr(de, "EXIT_TIMEOUT", 4.0)
-    report = evaluate([BUSYBOX], run_command(f'{NONCE}; echo "$n=E 0"; sleep 600', id="forged"))
+    command = f'{NONCE}; echo "$n=E 0"; sleep 600'
+
+    report = evaluate([BUSYBOX], run_command(command, id="forged"))
+
     assert statuses(report) == {"forged": "failed"}
     assert report["error"] is None
 
 
 def test_shell_that_only_waits_fails(evaluate, monkeypatch):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 1.0)
-    report = evaluate(
-        [DEBIAN, script("/bin/sh", "exec sleep 600")], {**TRUE, "id": "true"}, start_timeout=3
-    )
+    shell = script("/bin/sh", "exec sleep 600")
+
+    report = evaluate([DEBIAN, shell], {**TRUE, "id": "true"}, start_timeout=3)
+
     assert statuses(report) == {"true": "failed"}
     assert report["error"] is None
     assert report["test_results"][0]["message"].startswith("the test did not begin in time")
@@ -251,40 +369,54 @@ def test_shell_that_only_waits_fails(evaluate, monkeypatch):
 
 # Floods
 
-FLOOD = "head -c 5000000 /dev/zero | tr '\\0' x"
+FLOOD = r"head -c 5000000 /dev/zero | tr '\0' x"
+
+
+class Output(NamedTuple):
+    """A command, and whether its output has the needle."""
+
+    what: str
+    command: str
+    status: str = "passed"
+
+
 OUTPUTS = [
-    (f"echo needle; {FLOOD}; {FLOOD}", "passed"),
-    (f"{FLOOD}; echo needle; {FLOOD}", "passed"),
-    (f"{FLOOD}; {FLOOD}; printf needle", "passed"),
-    (f"{FLOOD}; {FLOOD} >&2; printf needle >&2", "passed"),
-    (f"{FLOOD}; {FLOOD}", "failed"),
-    ("head -c 50000000 /dev/zero | tr '\\0' x; echo needle", "passed"),
-    ("printf nee; sleep 1; printf dle", "passed"),
-    ("printf 'a\\000needle\\000b'", "passed"),
-    ("printf '\\377\\376needle\\300'", "passed"),
-    ("printf 'nee\\000dle'", "failed"),
-    ("printf '\\033[31mneedle\\033[0m'", "passed"),
-    ("echo '::error::x'; echo '##[error]needle'", "passed"),
+    Output("at the beginning", f"echo needle; {FLOOD}; {FLOOD}"),
+    Output("in the middle", f"{FLOOD}; echo needle; {FLOOD}"),
+    Output("at the end", f"{FLOOD}; {FLOOD}; printf needle"),
+    Output("at the end of stderr", f"{FLOOD}; {FLOOD} >&2; printf needle >&2"),
+    Output("nowhere", f"{FLOOD}; {FLOOD}", status="failed"),
+    Output("after 50 MB", r"head -c 50000000 /dev/zero | tr '\0' x; echo needle"),
+    Output("in two writes", "printf nee; sleep 1; printf dle"),
+    Output("between NUL bytes", r"printf 'a\000needle\000b'"),
+    Output("between bytes that are no UTF-8", r"printf '\377\376needle\300'"),
+    Output("around a NUL byte", r"printf 'nee\000dle'", status="failed"),
+    Output("between colours", r"printf '\033[31mneedle\033[0m'"),
+    Output("in a command of a workflow", "echo '::error::x'; echo '##[error]needle'"),
 ]
 
 
 @pytest.fixture
 def measured(arguments, report):
-    """Evaluate in a process of its own; return the report after checks of its size and of the memory in MiB."""
+    """Evaluate in a process of its own; check its memory in MiB and the report's size."""
 
     def run(lines, *tests, memory=60, more=()):
         result = engine.measured(*arguments(lines, *tests, more=more))
-        assert result.memory < memory
-        assert len(json.dumps(report())) < 1_000_000
+        assert result.memory < memory, "MiB"
+        assert len(json.dumps(report())) < 1_000_000, "the report is too large"
         return report()
 
     return run
 
 
 def test_strings_are_found_in_output_of_any_kind_and_size(measured):
-    tests = [output_contains(command, "needle", timeout=120) for command, _ in OUTPUTS]
+    tests = [
+        output_contains(output.command, "needle", timeout=120, id=output.what) for output in OUTPUTS
+    ]
+
     report = measured([BUSYBOX], *tests, more=["--jobs=4"])
-    assert [row["status"] for row in report["test_results"]] == [status for _, status in OUTPUTS]
+
+    assert statuses(report) == {output.what: output.status for output in OUTPUTS}
 
 
 def test_floods_and_bombs_affect_only_their_own_test(measured):
@@ -296,7 +428,9 @@ def test_floods_and_bombs_affect_only_their_own_test(measured):
         run_command("echo fine", id="after"),
     ]
     options = ["--run-option=--memory=256m", "--run-option=--pids-limit=300", "--verbose"]
+
     report = measured([BUSYBOX], *tests, more=options)
+
     found = statuses(report)
     assert found.pop("forks") in ("timeout", "failed")  # a shell may end that cannot fork
     assert found == {
@@ -311,7 +445,9 @@ def test_floods_and_bombs_affect_only_their_own_test(measured):
 def test_build_log_of_5_mb(legacy, measured):
     """BuildKit does not pass on more than 2 MB."""
     lines = [BUSYBOX, "RUN yes some words that a build prints | head -c 5000000"]
+
     report = measured(lines, TRUE, more=["--verbose"])
+
     assert report["summary"]["passed_tests"] == 1
     assert len(report["build"]["log"]) < 20_000
 
@@ -321,12 +457,16 @@ def test_build_log_of_5_mb(legacy, measured):
 )
 def test_endless_build_log(builder, measured, flood):
     report = measured([BUSYBOX, f"RUN {flood}"], TRUE, memory=100, more=["--build-timeout=3"])
+
     assert report["error"]["kind"] == "build_timeout"
 
 
 @pytest.mark.no_podman  # which keeps no such record
 def test_command_that_exceeds_its_memory_says_so(evaluate):
     test = run_command("tail /dev/zero", timeout=120)
-    (row,) = evaluate([BUSYBOX], test, run_options=["--memory=16m"])["test_results"]
-    assert row["status"] == "failed"
-    assert row["message"].endswith("; the container ran out of memory")
+
+    report = evaluate([BUSYBOX], test, run_options=["--memory=16m"])
+
+    (result,) = report["test_results"]
+    assert result["status"] == "failed"
+    assert result["message"].endswith("; the container ran out of memory")
