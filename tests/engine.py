@@ -20,7 +20,10 @@ import fake_hub
 
 
 def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") -> Any:
-    """Poll a condition until it is true, and return its value; `seconds` is generous, for slow machines."""
+    """Poll a condition until it is true, and return its value.
+
+    `seconds` is generous, for slow machines.
+    """
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -30,8 +33,8 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") 
         time.sleep(0.02)
 
 
-# Runs main() and prints, as the last line on stderr: exit code, peak memory in KiB (VmHWM of proc(5); ru_maxrss
-# of getrusage(2) includes the process from which this one was forked), seconds.
+# Runs main() and prints, as the last line on stderr: exit code, peak memory in KiB, seconds. The
+# memory is VmHWM of proc(5): ru_maxrss of getrusage(2) includes the process that forked this one.
 MEASURED = """
 import re, sys, time
 sys.path.insert(0, sys.argv.pop(1))
@@ -39,16 +42,17 @@ import DockerfileEvaluator as de
 started = time.perf_counter()
 code = de.main(sys.argv[1:])
 taken = time.perf_counter() - started
-print(code, re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1], taken, file=sys.stderr)
+memory = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]
+print(code, memory, taken, file=sys.stderr)
 """
 
 
 class Measured(NamedTuple):
-    """Exit code and peak memory in MiB of the evaluator, and its time without the start of Python."""
+    """What a run of the evaluator took."""
 
     code: int
-    memory: float
-    seconds: float
+    memory: float  # peak, in MiB
+    seconds: float  # without the start of Python
 
 
 def measured(*words: str) -> Measured:
@@ -119,7 +123,7 @@ def engine_answers() -> bool:
 
 
 def find_buildkit(folder: Path) -> str:
-    """Return a docker program that builds with BuildKit (itself or with buildx), "" if there is none."""
+    """Return a docker program that builds with BuildKit, itself or with buildx; "" if none does."""
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
     environment = {**os.environ, "DOCKER_BUILDKIT": "1"}
     for place in os.environ["PATH"].split(os.pathsep):
@@ -137,9 +141,10 @@ def find_buildkit(folder: Path) -> str:
 class PrivateEngine:
     """A dockerd in namespaces of its own, which a test may kill, stop and start again.
 
-    `network` adds a bridge: containers reach each other and nothing else (BuildKit runs no command without a
-    bridge, but a bridge makes each container slower by half). `disk` is the size in MiB of a tmpfs as data root,
-    `hub` the fake registries, `mirror` lets it ask theirs of Docker Hub first.
+    `network` adds a bridge: containers reach each other and nothing else. BuildKit runs no command
+    without a bridge, but a bridge makes each container slower by half. `disk` is the size in MiB of
+    a tmpfs as data root, `hub` the fake registries. With `mirror` it asks their mirror of Docker
+    Hub first.
     """
 
     def __init__(
@@ -163,24 +168,13 @@ class PrivateEngine:
         """Start dockerd and wait until it answers."""
         self._kill_orphans()
         # In the network of the host, a second dockerd would delete the bridge of the first one.
-        words = [
-            "unshare",
-            "--net",
-            "--mount",
-            "sh",
-            "-euc",
-            self._preparation() + 'exec dockerd "$@"',
-            "sh",
-        ]
-        words += [
-            "--host",
-            self.host,
-            "--iptables=false",
-            "--ip-forward=false",
-            "--max-download-attempts=1",
-        ]
+        script = self._preparation() + 'exec dockerd "$@"'
+        words = ["unshare", "--net", "--mount", "sh", "-euc", script, "sh"]
+        words += ["--host", self.host, "--iptables=false", "--ip-forward=false"]
         words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
-        words += [f"--pidfile={self.folder}/pid", *([] if self._network else ["--bridge=none"])]
+        words += [f"--pidfile={self.folder}/pid", "--max-download-attempts=1"]
+        if not self._network:
+            words.append("--bridge=none")
         if self._mirror:
             words.append("--registry-mirror=http://127.0.0.1:8081")
         # Compiling the default seccomp filter takes a tenth of each container's time.
@@ -227,9 +221,11 @@ class PrivateEngine:
         self.process.wait(60)
 
     def _preparation(self) -> str:
-        """Return the shell commands that set up the namespaces, before the shell executes dockerd."""
-        # pytest-xdist kills workers that do not end in time after Ctrl-C; then dockerd ends by this loop.
-        watch = f"while kill -0 {os.getpid()}; do sleep 2; kill -0 $$ || exit; done; kill $$; kill -CONT $$"
+        """Return the shell commands that set up the namespaces, before the shell is dockerd."""
+        # pytest-xdist kills workers that do not end in time after Ctrl-C. Then this ends dockerd,
+        # which has the process id of the shell.
+        watch = f"while kill -0 {os.getpid()}; do sleep 2; kill -0 $$ || exit; done; "
+        watch += "kill $$; kill -CONT $$"
         commands = f"({watch}) 2>/dev/null &\nip link set lo up\n"
         if self._disk:
             data = self.folder / "data"
@@ -242,8 +238,8 @@ class PrivateEngine:
     def _kill_orphans(self) -> None:
         """Kill containerd and the shims of an engine that was killed.
 
-        A new dockerd waits for the old containerd in vain. It may miss the end of a container whose shim outlived
-        both, and then cannot remove that container until its next start.
+        A new dockerd waits for the old containerd in vain. It may miss the end of a container whose
+        shim outlived both, and then cannot remove that container until its next start.
         """
         for pid, words in command_lines():
             if b"containerd" in words[0] and f"{self.folder}/".encode() in b" ".join(words):
@@ -256,9 +252,10 @@ class PrivateEngine:
 class FakeHub:
     """Fake public image registries, which a private engine takes for the real ones.
 
-    The engine's network has a name server that knows no other name, and one TLS server for docker.io, ghcr.io,
-    quay.io, gcr.io, mcr.microsoft.com, nvcr.io, public.ecr.aws, registry.k8s.io, registry.gitlab.com and their
-    token endpoints. Every download from http://127.0.0.1/ breaks off. The behaviours of a registry:
+    The engine's network has a name server that knows no other name, and one TLS server for
+    docker.io, ghcr.io, quay.io, gcr.io, mcr.microsoft.com, nvcr.io, public.ecr.aws,
+    registry.k8s.io, registry.gitlab.com and their token endpoints. Every download from
+    http://127.0.0.1/ breaks off. The behaviours of a registry:
 
     missing         no image exists; the error is that of the real registry
     limits          429, TOOMANYREQUESTS
@@ -278,7 +275,10 @@ class FakeHub:
         self.behave("missing")
 
     def behave(self, how: str, host: str = "everywhere") -> None:
-        """Set the behaviour of all registries, or of one ("docker.io", "ghcr.io"); then the others are "missing"."""
+        """Set the behaviour of all registries, or of one, such as "docker.io".
+
+        Then the others are "missing".
+        """
         (self.folder / "new").write_text(f"{how}\n{host}\n")
         os.replace(self.folder / "new", self.folder / "behaviour")
 
@@ -287,7 +287,7 @@ class FakeHub:
         return {"SSL_CERT_FILE": f"{self.folder}/cert.pem"}
 
     def preparation(self) -> str:
-        """Return the shell commands that start the registries in new namespaces, before the shell executes dockerd."""
+        """Return the shell commands that start the registries in an engine's namespaces."""
         program = f"{sys.executable} -S -E {fake_hub.__file__} {self.folder}"
         return (
             f"mount --bind {self.folder}/hosts /etc/hosts\n"
@@ -320,7 +320,7 @@ class FakeHub:
 
 
 class Sleep:
-    """A `sleep` with a unique argument, so that its processes can be found from outside its container."""
+    """A `sleep` with a unique argument: its processes can be found from outside its container."""
 
     def __init__(self, seconds: int = 600) -> None:
         self.argument = f"{seconds}.{secrets.randbelow(10**12):012}"

@@ -1,14 +1,21 @@
 """A fake docker: images and containers are files, and a container's /bin/sh runs on the host.
 
-It does not test docker. It runs the real check scripts without an engine, and fails, hangs or dies at a chosen
-call. The class Fake in conftest.py controls it. FAKE_DOCKER names its folder, with calls (a line per call: name,
-arguments, process id), settings (a dict: what the engine returns, and the faults), images/ (a file per tag),
-containers/ (a file per container: its state), root/ (the working folder of all containers), and lost, which
-exists while no engine answers. Both sides write Python literals.
+It does not test docker. It runs the real check scripts without an engine, and fails, hangs or dies
+at a chosen call. The class Fake in conftest.py controls it. FAKE_DOCKER names its folder:
 
-A call's name is its subcommand, such as "build" or "image rm". The smoke test's calls are "smoke build",
-"smoke RUN" and "smoke run"; "build help" and "run help" are those with --help. Modules such as json, re and
-subprocess are imported only where they are used: their import takes longer than the rest of a call.
+calls        a line per call: name, arguments, process id
+settings     a dict: what the engine returns, and the faults
+images/      a file per tag
+containers/  a file per container: its state
+root/        the working folder of all containers
+lost         exists while no engine answers
+
+Both sides write Python literals.
+
+A call's name is its subcommand, such as "build" or "image rm". The smoke test's calls are
+"smoke build", "smoke RUN" and "smoke run"; "build help" and "run help" are those with --help.
+Modules such as json, re and subprocess are imported only where they are used: their import takes
+longer than the rest of a call.
 """
 
 import os
@@ -102,12 +109,9 @@ def inject_faults(name, words, number):
     """Do what the test has chosen for this call; return True if that printed the call's output."""
     is_printed = False
     for fault in SETTINGS["faults"]:
+        is_call = fault["on"] in (name, "*") and fault.get("given", words[0]) in words
         is_number = number in fault.get("nth", (number,)) and number >= fault.get("since", 1)
-        if (
-            fault["on"] not in (name, "*")
-            or not is_number
-            or fault.get("given", words[0]) not in words
-        ):
+        if not is_call or not is_number:
             continue
         do = fault["do"]
         if do == "sleep":
@@ -139,16 +143,11 @@ def build(words, *, is_printed):
         emit(f"Sending build context to Docker daemon  2.048kB\nStep 1/{len(lines)} : {lines[0]}\n")
     if lines[-1].startswith("RUN ["):  # of the smoke test: the program does not exist
         program = lines[-1][len("RUN [") : -1]
-        end(
-            1,
-            stderr=f"OCI runtime create failed: exec: {program}: stat {program}: no such file or directory",
-        )
+        reason = f"exec: {program}: stat {program}: no such file or directory"
+        end(1, stderr=f"OCI runtime create failed: {reason}")
     if lines[-1] == "RUN FAIL":
-        end(
-            7,
-            "last words of the build\n",
-            "The command '/bin/sh -c FAIL' returned a non-zero code: 7",
-        )
+        reason = "The command '/bin/sh -c FAIL' returned a non-zero code: 7"
+        end(7, "last words of the build\n", reason)
     write(True, "images", options["--tag"])
 
 
@@ -198,45 +197,36 @@ def run(words):
     name, entrypoint = options["--name"], options["--entrypoint"]
     need_image(tag, 125, "docker: ")
     if not os.path.exists(entrypoint):
-        write(
-            {"Pid": 0, "Running": False, "ExitCode": 127, "StartedAt": NEVER_STARTED},
-            "containers",
-            name,
-        )
+        state = {"Pid": 0, "Running": False, "ExitCode": 127, "StartedAt": NEVER_STARTED}
+        write(state, "containers", name)
         reason = f'exec: "{entrypoint}": stat {entrypoint}: no such file or directory: unknown.'
-        end(
-            127,
-            stderr=f"docker: Error response from daemon: failed to create task for container: {reason}",
-        )
+        message = f"failed to create task for container: {reason}"
+        end(127, stderr=f"docker: Error response from daemon: {message}")
     write(os.getpid(), "docker_run")
     pid = os.fork()
     if not pid:
-        words = [
-            SETTINGS["shell"] if word == "/bin/sh" else word for word in (entrypoint, *arguments)
-        ]
-        start_container(name, words)
+        words = (entrypoint, *arguments)
+        shell = SETTINGS["shell"]
+        start_container(name, [shell if word == "/bin/sh" else word for word in words])
     _, status = os.waitpid(pid, 0)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
     if "--rm" in options:
         remove("containers", name)
     elif os.path.exists(path("containers", name)):
-        write(
-            {**read("containers", name), "Pid": 0, "Running": False, "ExitCode": code},
-            "containers",
-            name,
-        )
+        state = {**read("containers", name), "Pid": 0, "Running": False, "ExitCode": code}
+        write(state, "containers", name)
     end(code)
 
 
 def start_container(name, words):
-    """Become a container's first process. The engine creates it even if `docker run` is killed before that."""
+    """Become a container's first process.
+
+    The engine creates it even if `docker run` is killed before that.
+    """
     os.setsid()
     time.sleep(SETTINGS["create_seconds"])
-    write(
-        {"Pid": os.getpid(), "Running": True, "ExitCode": 0, "StartedAt": STARTED},
-        "containers",
-        name,
-    )
+    state = {"Pid": os.getpid(), "Running": True, "ExitCode": 0, "StartedAt": STARTED}
+    write(state, "containers", name)
     os.chdir(path("root"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
