@@ -1,8 +1,9 @@
-"""Tests for rubrics, and the verdicts of each test type on a folder of files: params, status, part of the message."""
+"""Tests of rubrics, the verdicts of each test type on a folder of files, and failed builds."""
 
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 
 def run_command(command: str, **more: object) -> dict:
@@ -27,7 +28,16 @@ LOOK = files_exist("/etc/passwd")
 HELLO = output_contains("echo hello $HOME", "hello")
 
 SPECIAL_NAMES = [
-    *"-dash $(false) `x` it's * ~ é€ \\n ! (".split(),
+    "-dash",
+    "$(false)",
+    "`x`",
+    "it's",
+    "*",
+    "~",
+    "é€",
+    "\\n",
+    "!",
+    "(",
     "with space",
     'say "hi"',
     "new\nline",
@@ -48,166 +58,467 @@ def fill(folder) -> None:
         (folder / name).write_text(f"<{name}>")
 
 
-P, F = "passed", "failed"
 NO_FILE = "no such file, or not accessible to the image's user"
+NO_FOLDER = "no such directory, or not accessible to the image's user"
 DRAW = {"a": [1000000, 2999999]}
+
+
+class Case(NamedTuple):
+    """A test on the files of `fill`, and the verdict on it."""
+
+    when: str
+    params: dict
+    message: str  # a part of it
+    status: str = "passed"
+
+
+COMMAND_EXISTS = [
+    Case("a program on the PATH", params={"name": "sh"}, message="found "),
+    Case("a builtin command of the shell", params={"name": "cd"}, message="found cd"),
+    Case("a path of a program", params={"name": "./program"}, message="found ./program"),
+    Case(
+        "no program of the name",
+        params={"name": "no-such"},
+        status="failed",
+        message="not found: no-such",
+    ),
+    Case(
+        "a path of a folder",
+        params={"name": "/etc"},
+        status="failed",
+        message="not found: /etc",
+    ),
+    Case(
+        "a path of a file that is not executable",
+        params={"name": "./file"},
+        status="failed",
+        message="not found: ./file",
+    ),
+    Case(
+        "a name that looks like an option",
+        params={"name": "-v"},
+        status="failed",
+        message="not found: -v",
+    ),
+    Case(
+        "a name that looks like shell code",
+        params={"name": "sh; true"},
+        status="failed",
+        message="not found: sh; true",
+    ),
+]
+COMMANDS_EXIST = [
+    Case("all are there", params={"names": ["sh", "cat"]}, message="found "),
+    Case(
+        "some are missing",
+        params={"names": ["sh", "no", "cat", "nope"]},
+        status="failed",
+        message="not found: nope",
+    ),
+    Case(
+        "many are missing",
+        params={"names": ["sh", *(f"no{number}" for number in range(30))]},
+        status="failed",
+        message="; 25 more",
+    ),
+]
+ENVVAR_SET = [
+    Case("it is set", params={"name": "SET"}, message="SET is set"),
+    Case("it is the PATH", params={"name": "PATH"}, message="PATH is set"),
+    Case("its name has a dot", params={"name": "dotted.name"}, message="dotted.name is set"),
+    Case(
+        "it is empty",
+        params={"name": "EMPTY"},
+        status="failed",
+        message="EMPTY is set, but empty",
+    ),
+    Case(
+        "a variable of the shell",
+        params={"name": "IFS"},
+        status="failed",
+        message="IFS is not set",
+    ),
+    Case(
+        "a variable that the shell exports",
+        params={"name": "PWD"},
+        status="failed",
+        message="PWD is not set",
+    ),
+    Case(
+        "it is the beginning of another name",
+        params={"name": "PREFIX"},
+        status="failed",
+        message="PREFIX is not set",
+    ),
+    Case(
+        "it matches another name as a pattern",
+        params={"name": "dotted_name"},
+        status="failed",
+        message="dotted_name is not set",
+    ),
+]
+FILES_EXIST = [
+    Case(
+        "files, a link and special names",
+        params={"paths": ["file", "link", *SPECIAL_NAMES]},
+        message="found ",
+    ),
+    Case(
+        "one of two is missing",
+        params={"paths": ["file", "missing"]},
+        status="failed",
+        message=f"{NO_FILE}: missing",
+    ),
+    Case(
+        "a pattern is a plain name",
+        params={"paths": ["fil*"]},
+        status="failed",
+        message=f"{NO_FILE}: fil*",
+    ),
+    Case(
+        "a variable is a plain name",
+        params={"paths": ["$PWD/file"]},
+        status="failed",
+        message=f"{NO_FILE}: $PWD/file",
+    ),
+    Case(
+        "a folder and a dangling link",
+        params={"paths": ["folder", "dangling"]},
+        status="failed",
+        message=f"a directory, not a file: folder; {NO_FILE}: dangling",
+    ),
+    Case(
+        "a pipe",
+        params={"paths": ["pipe"]},
+        status="failed",
+        message="neither a file nor a directory: pipe",
+    ),
+]
+DIRS_EXIST = [
+    Case(
+        "folders and a link to one",
+        params={"paths": ["folder", "/etc", "link-to-folder"]},
+        message="found ",
+    ),
+    Case(
+        "a link to a file",
+        params={"paths": ["link"]},
+        status="failed",
+        message="a file, not a directory: link",
+    ),
+    Case(
+        "a file",
+        params={"paths": ["file"]},
+        status="failed",
+        message="a file, not a directory: file",
+    ),
+    Case(
+        "nothing there",
+        params={"paths": ["nowhere"]},
+        status="failed",
+        message=f"{NO_FOLDER}: nowhere",
+    ),
+]
+FILE_CONTAINS = [
+    Case(
+        "one of two texts",
+        params={"path": "file", "contains": ["nothing", "needle"]},
+        message="file contains 'needle'",
+    ),
+    Case(
+        "a text with the end of a line, through a link",
+        params={"path": "link", "contains": ["hay\n"]},
+        message="link contains 'hay\\n'",
+    ),
+    Case(
+        "a text in another case",
+        params={"path": "file", "contains": ["Needle"]},
+        status="failed",
+        message="file contains none of 'Needle'",
+    ),
+    Case(
+        "all of two texts",
+        params={"path": "file", "contains": ["needle", "hay"], "match": "all"},
+        message="file contains 'needle', 'hay'",
+    ),
+    Case(
+        "one of two texts, but all are required",
+        params={"path": "file", "contains": ["needle", "straw"], "match": "all"},
+        status="failed",
+        message="file lacks 'straw'",
+    ),
+    Case(
+        "a pattern is a plain text",
+        params={"path": "file", "contains": ["needle.*hay"]},
+        status="failed",
+        message="contains none of",
+    ),
+    Case(
+        "no file",
+        params={"path": "missing", "contains": ["file"]},
+        status="failed",
+        message=f"cannot read missing: {NO_FILE}",
+    ),
+    Case(
+        "a folder",
+        params={"path": "folder", "contains": ["file"]},
+        status="failed",
+        message="cannot read folder: not a regular file",
+    ),
+    Case(
+        "a pipe",
+        params={"path": "pipe", "contains": ["x"]},
+        status="failed",
+        message="cannot read pipe: not a regular file",
+    ),
+    Case(
+        "a path that looks like an option",
+        params={"path": "-dash", "contains": ["<-dash>"]},
+        message="-dash contains '<-dash>'",
+    ),
+    Case(
+        "a path that looks like shell code",
+        params={"path": "$(false)", "contains": ["<$(false)>"]},
+        message="contains",
+    ),
+    Case(
+        "a path and a text that are not ASCII",
+        params={"path": "é€", "contains": ["é€"]},
+        message="é€ contains 'é€'",
+    ),
+]
+RUN_COMMAND = [
+    Case("it succeeds", params={"command": "true"}, message="exit code 0"),
+    Case(
+        "it fails",
+        params={"command": "exit 3"},
+        status="failed",
+        message="exit code 3: no output",
+    ),
+    Case(
+        "it fails as expected",
+        params={"command": "exit 3", "exit_code": 3},
+        message="exit code 3",
+    ),
+    Case(
+        "it succeeds against expectation",
+        params={"command": "true", "exit_code": 3},
+        status="failed",
+        message="exit code 0, expected 3",
+    ),
+    Case(
+        "any exit code is expected",
+        params={"command": "exit 200", "exit_code": "any"},
+        message="exit code 200",
+    ),
+    Case(
+        "the shell stops at an error",
+        params={"command": "set -e; false; echo on"},
+        status="failed",
+        message="exit code 1",
+    ),
+    Case("it replaces the shell", params={"command": "exec true"}, message="exit code 0"),
+    Case(
+        "it replaces the shell and fails",
+        params={"command": "exec sh -c 'exit 130'"},
+        status="failed",
+        message="exit code 130",
+    ),
+    Case(
+        "a syntax error",
+        params={"command": "if"},
+        status="failed",
+        message="exit code 2",
+    ),
+    Case(
+        "no such program",
+        params={"command": "no-such"},
+        status="failed",
+        message="exit code 127: ",
+    ),
+    Case(
+        "it kills itself",
+        params={"command": "kill -9 $$"},
+        status="failed",
+        message="exit code 137: no output (killed)",
+    ),
+    Case(
+        "the exit code of a failed docker run",
+        params={"command": "exit 125"},
+        status="failed",
+        message="exit code 125",
+    ),
+    Case(
+        "no variables of the script",
+        params={"command": 'test -z "$status$path"'},
+        message="exit code 0",
+    ),
+    Case(
+        "nothing on standard input",
+        params={"command": "read line || exit 4"},
+        status="failed",
+        message="exit code 4",
+    ),
+    Case(
+        "a process stays in the background",
+        params={"command": "sleep 600 & echo away"},
+        message="exit code 0",
+    ),
+    Case(
+        "a shell that the image lacks",
+        params={"command": "true", "shell": "./no"},
+        status="failed",
+        message="the image has no shell ./no",
+    ),
+    Case(
+        "a command that looks like an option",
+        params={"command": "-x; exit 5"},
+        status="failed",
+        message="exit code 5",
+    ),
+    Case(
+        "a command that looks like an option with a plus sign",
+        params={"command": "+x; exit 6"},
+        status="failed",
+        message="exit code 6",
+    ),
+    Case(
+        "drawn numbers",
+        params={"command": "test {a*2} -eq $(({a} + {a}))", "draw": DRAW},
+        message="exit code 0",
+    ),
+]
+OUTPUT_CONTAINS = [
+    Case(
+        "standard output",
+        params={"command": "echo out", "contains": ["out"]},
+        message="output contains 'out'",
+    ),
+    Case(
+        "standard error",
+        params={"command": "echo err >&2", "contains": ["err"]},
+        message="output contains 'err'",
+    ),
+    Case(
+        "no end of the line",
+        params={"command": "printf out", "contains": ["out"]},
+        message="output contains 'out'",
+    ),
+    Case(
+        "the text, but a failure",
+        params={"command": "echo out; exit 1", "contains": ["out"]},
+        status="failed",
+        message="exit code 1: out",
+    ),
+    Case(
+        "a pattern is a plain text",
+        params={"command": "echo 'a.b'", "contains": ["a?b"]},
+        status="failed",
+        message="output contains none of 'a?b'; last line: 'a.b'",
+    ),
+    Case(
+        "no output",
+        params={"command": ":", "contains": ["x"]},
+        status="failed",
+        message="output contains none of 'x'; the command printed nothing",
+    ),
+    Case(
+        "one of two texts, but all are required",
+        params={"command": "echo a", "contains": ["a", "b"], "match": "all"},
+        status="failed",
+        message="output lacks 'b'; last line: 'a'",
+    ),
+    Case(
+        "a text of two lines",
+        params={"command": "echo a; echo b", "contains": ["a\nb"]},
+        message="output contains 'a\\nb'",
+    ),
+    Case(
+        "a message of the shell",
+        params={"command": "no-such || true", "contains": ["no-such"]},
+        message="output contains",
+    ),
+    Case(
+        "a shell that the image lacks, with any exit code",
+        params={"command": "x", "contains": ["no such"], "shell": "/no", "exit_code": "any"},
+        status="failed",
+        message="no shell /no",
+    ),
+    Case(
+        "the markers of the script are no output",
+        params={"command": "true", "contains": ["=E", "=B"]},
+        status="failed",
+        message="contains none of",
+    ),
+    Case(
+        "a NUL byte",
+        params={"command": "printf 'a\\000b'", "contains": ["b"]},
+        message="output contains 'b'",
+    ),
+    Case(
+        "bytes that are not UTF-8",
+        params={"command": "printf '\\377\\376x'", "contains": ["x"]},
+        message="output contains 'x'",
+    ),
+    Case(
+        "the expected exit code, but not the text",
+        params={"command": "exit 2; echo", "contains": ["x"], "exit_code": 2},
+        status="failed",
+        message="contains none of",
+    ),
+    Case(
+        "a text of drawn numbers",
+        params={"command": "echo = $(({a} * 3))", "contains": ["= {a*3}\n"], "draw": DRAW},
+        message="output contains '= ",
+    ),
+    Case(
+        "another text than that of drawn numbers",
+        params={"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": DRAW},
+        status="failed",
+        message="none of '= ",
+    ),
+]
 CASES = {
-    "command_exists": [
-        ({"name": "sh"}, P, "found "),
-        ({"name": "cd"}, P, "found cd"),
-        ({"name": "./program"}, P, "found ./program"),
-        ({"name": "no-such"}, F, "not found: no-such"),
-        ({"name": "/etc"}, F, "not found: /etc"),
-        ({"name": "./file"}, F, "not found: ./file"),
-        ({"name": "-v"}, F, "not found: -v"),
-        ({"name": "sh; true"}, F, "not found: sh; true"),
-    ],
-    "commands_exist": [
-        ({"names": ["sh", "cat"]}, P, "found "),
-        ({"names": ["sh", "no", "cat", "nope"]}, F, "not found: nope"),
-        ({"names": ["sh", *(f"no{i}" for i in range(30))]}, F, "; 25 more"),
-    ],
-    "envvar_set": [
-        ({"name": "SET"}, P, "SET is set"),
-        ({"name": "PATH"}, P, "PATH is set"),
-        ({"name": "dotted.name"}, P, "dotted.name is set"),
-        ({"name": "EMPTY"}, F, "EMPTY is set, but empty"),
-        ({"name": "IFS"}, F, "IFS is not set"),
-        ({"name": "PWD"}, F, "PWD is not set"),
-        ({"name": "PREFIX"}, F, "PREFIX is not set"),
-        ({"name": "dotted_name"}, F, "dotted_name is not set"),
-    ],
-    "files_exist": [
-        ({"paths": ["file", "link", *SPECIAL_NAMES]}, P, "found "),
-        ({"paths": ["file", "missing"]}, F, f"{NO_FILE}: missing"),
-        ({"paths": ["fil*"]}, F, f"{NO_FILE}: fil*"),
-        ({"paths": ["$PWD/file"]}, F, f"{NO_FILE}: $PWD/file"),
-        (
-            {"paths": ["folder", "dangling"]},
-            F,
-            f"a directory, not a file: folder; {NO_FILE}: dangling",
-        ),
-        ({"paths": ["pipe"]}, F, "neither a file nor a directory: pipe"),
-    ],
-    "dirs_exist": [
-        ({"paths": ["folder", "/etc", "link-to-folder"]}, P, "found "),
-        ({"paths": ["link"]}, F, "a file, not a directory: link"),
-        ({"paths": ["file"]}, F, "a file, not a directory: file"),
-        (
-            {"paths": ["nowhere"]},
-            F,
-            "no such directory, or not accessible to the image's user: nowhere",
-        ),
-    ],
-    "file_contains": [
-        ({"path": "file", "contains": ["nothing", "needle"]}, P, "file contains 'needle'"),
-        ({"path": "link", "contains": ["hay\n"]}, P, "link contains 'hay\\n'"),
-        ({"path": "file", "contains": ["Needle"]}, F, "file contains none of 'Needle'"),
-        (
-            {"path": "file", "contains": ["needle", "hay"], "match": "all"},
-            P,
-            "file contains 'needle', 'hay'",
-        ),
-        (
-            {"path": "file", "contains": ["needle", "straw"], "match": "all"},
-            F,
-            "file lacks 'straw'",
-        ),
-        ({"path": "file", "contains": ["needle.*hay"]}, F, "contains none of"),
-        ({"path": "missing", "contains": ["file"]}, F, f"cannot read missing: {NO_FILE}"),
-        ({"path": "folder", "contains": ["file"]}, F, "cannot read folder: not a regular file"),
-        ({"path": "pipe", "contains": ["x"]}, F, "cannot read pipe: not a regular file"),
-        ({"path": "-dash", "contains": ["<-dash>"]}, P, "-dash contains '<-dash>'"),
-        ({"path": "$(false)", "contains": ["<$(false)>"]}, P, "contains"),
-        ({"path": "é€", "contains": ["é€"]}, P, "é€ contains 'é€'"),
-    ],
-    "run_command": [
-        ({"command": "true"}, P, "exit code 0"),
-        ({"command": "exit 3"}, F, "exit code 3: no output"),
-        ({"command": "exit 3", "exit_code": 3}, P, "exit code 3"),
-        ({"command": "true", "exit_code": 3}, F, "exit code 0, expected 3"),
-        ({"command": "exit 200", "exit_code": "any"}, P, "exit code 200"),
-        ({"command": "set -e; false; echo on"}, F, "exit code 1"),
-        ({"command": "exec true"}, P, "exit code 0"),
-        ({"command": "exec sh -c 'exit 130'"}, F, "exit code 130"),
-        ({"command": "if"}, F, "exit code 2"),
-        ({"command": "no-such"}, F, "exit code 127: "),
-        ({"command": "kill -9 $$"}, F, "exit code 137: no output (killed)"),
-        ({"command": "exit 125"}, F, "exit code 125"),
-        ({"command": 'test -z "$status$path"'}, P, "exit code 0"),
-        ({"command": "read line || exit 4"}, F, "exit code 4"),
-        ({"command": "sleep 600 & echo away"}, P, "exit code 0"),
-        ({"command": "true", "shell": "./no"}, F, "the image has no shell ./no"),
-        ({"command": "-x; exit 5"}, F, "exit code 5"),
-        ({"command": "+x; exit 6"}, F, "exit code 6"),
-        ({"command": "test {a*2} -eq $(({a} + {a}))", "draw": DRAW}, P, "exit code 0"),
-    ],
-    "output_contains": [
-        ({"command": "echo out", "contains": ["out"]}, P, "output contains 'out'"),
-        ({"command": "echo err >&2", "contains": ["err"]}, P, "output contains 'err'"),
-        ({"command": "printf out", "contains": ["out"]}, P, "output contains 'out'"),
-        ({"command": "echo out; exit 1", "contains": ["out"]}, F, "exit code 1: out"),
-        (
-            {"command": "echo 'a.b'", "contains": ["a?b"]},
-            F,
-            "output contains none of 'a?b'; last line: 'a.b'",
-        ),
-        (
-            {"command": ":", "contains": ["x"]},
-            F,
-            "output contains none of 'x'; the command printed nothing",
-        ),
-        (
-            {"command": "echo a", "contains": ["a", "b"], "match": "all"},
-            F,
-            "output lacks 'b'; last line: 'a'",
-        ),
-        ({"command": "echo a; echo b", "contains": ["a\nb"]}, P, "output contains 'a\\nb'"),
-        ({"command": "no-such || true", "contains": ["no-such"]}, P, "output contains"),
-        (
-            {"command": "x", "contains": ["no such"], "shell": "/no", "exit_code": "any"},
-            F,
-            "no shell /no",
-        ),
-        ({"command": "true", "contains": ["=E", "=B"]}, F, "contains none of"),
-        ({"command": "printf 'a\\000b'", "contains": ["b"]}, P, "output contains 'b'"),
-        ({"command": "printf '\\377\\376x'", "contains": ["x"]}, P, "output contains 'x'"),
-        ({"command": "exit 2; echo", "contains": ["x"], "exit_code": 2}, F, "contains none of"),
-        (
-            {"command": "echo = $(({a} * 3))", "contains": ["= {a*3}\n"], "draw": DRAW},
-            P,
-            "output contains '= ",
-        ),
-        (
-            {"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": DRAW},
-            F,
-            "none of '= ",
-        ),
-    ],
+    "command_exists": COMMAND_EXISTS,
+    "commands_exist": COMMANDS_EXIST,
+    "envvar_set": ENVVAR_SET,
+    "files_exist": FILES_EXIST,
+    "dirs_exist": DIRS_EXIST,
+    "file_contains": FILE_CONTAINS,
+    "run_command": RUN_COMMAND,
+    "output_contains": OUTPUT_CONTAINS,
 }
 
 
-# Failed builds, as docker 20.10.24 (legacy builder, BuildKit), docker 28.5.2 (buildx 0.29.1) and podman 5.8.6 print them
+# Failed builds, as docker 20.10.24 (legacy builder, BuildKit), docker 28.5.2 (buildx 0.29.1) and
+# podman 5.8.6 print them
+
+LEGACY_NOTICE = (
+    "DEPRECATED: The legacy builder is deprecated and will be removed in a future release.\n"
+    "            BuildKit is currently disabled; enable it by removing the DOCKER_BUILDKIT=0\n"
+    "            environment-variable.\n\n"
+)
+BUILDKIT_START = (
+    '#0 building with "default" instance using docker driver\n\n'
+    "#1 [internal] load build definition from Dockerfile\n"
+    "#1 transferring dockerfile: 72B done\n"
+    "#1 DONE 0.0s\n\n"
+)
 
 
 def legacy(*steps: str, error: str) -> dict[str, str]:
-    """Return stdout and stderr of the legacy builder; each step is an instruction and its output."""
+    """Return stdout and stderr of the legacy builder; a step is an instruction and its output."""
     numbered = "".join(f"Step {at}/{len(steps)} : {step}\n" for at, step in enumerate(steps, 1))
-    notice = (
-        "DEPRECATED: The legacy builder is deprecated and will be removed in a future release.\n"
-    )
-    notice += (
-        "            BuildKit is currently disabled; enable it by removing the DOCKER_BUILDKIT=0\n"
-    )
-    notice += "            environment-variable.\n\n"
     stdout = f"Sending build context to Docker daemon  4.608kB\r\r\n{numbered}"
-    return {"stdout": stdout, "stderr": f"{notice}{error}"}
+    return {"stdout": stdout, "stderr": f"{LEGACY_NOTICE}{error}"}
 
 
 def buildkit(*vertices: str, error: str) -> dict[str, str]:
-    """Return stderr of BuildKit; each vertex is its title and its output, `error` is what follows after that."""
-    log = '#0 building with "default" instance using docker driver\n\n'
-    log += "#1 [internal] load build definition from Dockerfile\n#1 transferring dockerfile: 72B done\n#1 DONE 0.0s\n\n"
+    """Return stderr of BuildKit.
+
+    Each vertex is its title and its output, `error` is what follows after that.
+    """
+    log = BUILDKIT_START
     for at, vertex in enumerate(vertices, 2):
         log += "".join(f"#{at} {line}\n" for line in vertex.split("\n")) + "\n"
     return {"stderr": f"{log}------\n{error}"}

@@ -278,7 +278,7 @@ ONLY_READER = (
     "not valid JSON",
     "found NaN",
 )
-VALID = [{"type": kind, "params": case[0]} for kind, cases in CASES.items() for case in cases]
+VALID = [{"type": kind, "params": case.params} for kind, cases in CASES.items() for case in cases]
 
 
 @pytest.mark.parametrize(("content", "error"), ERRORS, ids=[error[:60] for _, error in ERRORS])
