@@ -281,7 +281,7 @@ MEANINGS = {
 }
 
 
-def test_message_of_failed_command_without_output_explains_the_exit_code(fake, evaluate):
+def test_exit_code_is_explained_unless_there_is_output(fake, evaluate):
     report = evaluate(["FROM x"], *(run_command(command) for command in MEANINGS))
 
     assert messages(report) == list(MEANINGS.values())
