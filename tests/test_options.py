@@ -134,11 +134,11 @@ def test_run_options_of_rubric_reach_docker_and_the_report(fake, evaluate):
 
 REFUSED_BY_RUN = (
     "--name=x --rm=false --entrypoint=x --cidfile=x --restart=always -d -it -Pd -i -t "
-    "--detach --interactive --tty -a --attach=stderr image"
+    "--detach --interactive --tty -a --attach=stderr --help image"
 ).split()
 REFUSED_BY_BUILD = (
     "--tag=x -tx -t=x -f=x --file=x --iidfile=x --output=x -o=x --load --push --quiet -q "
-    "--progress=plain --check --call=check - -- -1"
+    "--progress=plain --check --call=check --help - -- -1"
 ).split()
 EMPTY = ""
 
