@@ -214,6 +214,13 @@ def test_report_without_a_summary_is_replaced(is_replaced):
     assert is_replaced(change)
 
 
+def test_report_without_a_total_score_is_replaced(is_replaced):
+    def change(report):
+        del report["summary"]["total_score"]
+
+    assert is_replaced(change)
+
+
 def test_report_without_the_key_of_hidden_values_is_replaced(is_replaced):
     """As version 1 wrote it."""
 
