@@ -1,4 +1,4 @@
-"""Inputs that are read once, files of any kind in a report's place, and signals while inputs are read."""
+"""Inputs that are read once, files of any kind in a report's place, mistakes in inputs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from cases import FALSE, TRUE, run_command
@@ -38,7 +39,9 @@ def piped():
         os.close(end)
 
 
-def test_dockerfile_from_a_pipe_is_built_in_the_current_folder(fake, rubric, piped, tmp_path):
+def test_dockerfile_from_a_pipe_is_built_in_the_current_folder(
+    fake, rubric, piped, tmp_path, monkeypatch
+):
     seen = []
     build = de.docker_build
 
@@ -46,9 +49,10 @@ def test_dockerfile_from_a_pipe_is_built_in_the_current_folder(fake, rubric, pip
         seen.append(Path(details["dockerfile"]).read_text())
         return build(session, **details)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(de, "docker_build", look)
-        report = de.evaluate(piped(b"FROM x\n"), "r", rubric(TRUE))
+    monkeypatch.setattr(de, "docker_build", look)
+
+    report = de.evaluate(piped(b"FROM x\n"), "r", rubric(TRUE))
+
     assert outcome(report) == "passed"
     assert seen == ["FROM x\n"]
     assert report["environment"]["context"] == "."
@@ -58,7 +62,9 @@ def test_dockerfile_from_a_pipe_is_built_in_the_current_folder(fake, rubric, pip
 
 def test_dockerfile_from_standard_input(fake, rubric, tmp_path):
     words = ["--dockerfile=/dev/stdin", "--repo=r", f"--rubric={rubric(TRUE)}"]
+
     done = subprocess.run([*PROGRAM, *words], input=b"FROM x\n", stdout=subprocess.PIPE)
+
     assert done.returncode == 0, done.stdout
     (build,) = fake.calls("build")
     assert build[-1] == str(tmp_path / "home")
@@ -67,21 +73,22 @@ def test_dockerfile_from_standard_input(fake, rubric, tmp_path):
 # A report's place
 
 
-HOSTILE = {
-    "no JSON": "not JSON",
-    "a list": "[]",
-    "deep": "[" * 200_000,
-    "an infinite number": '{"error": null, "x": 1e999}',
-    "not a number": '{"error": null, "x": NaN}',
-    "a number of 400 digits": '{"error": null, "x": ' + "9" * 400 + "}",
-    "not UTF-8": "\udcff",
+NO_REPORTS = {
+    "no JSON": b"not JSON",
+    "a list": b"[]",
+    "deep nesting": b"[" * 200_000,
+    "an infinite number": b'{"error": null, "x": 1e999}',
+    "not a number": b'{"error": null, "x": NaN}',
+    "a number of 400 digits": b'{"error": null, "x": ' + b"9" * 400 + b"}",
+    "not UTF-8": b"\xff",
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_file_that_is_no_report_is_none(tmp_path, name):
+@pytest.mark.parametrize("what", NO_REPORTS)
+def test_file_that_is_no_report_is_none(tmp_path, what):
     file = tmp_path / "report.json"
-    file.write_bytes(HOSTILE[name].encode(errors="surrogateescape"))
+    file.write_bytes(NO_REPORTS[what])
+
     assert de.read_report(str(file)) is None
 
 
@@ -94,72 +101,83 @@ def test_what_is_no_file_is_no_report(tmp_path, kind):
         path.symlink_to("/dev/zero")
     elif kind == "folder":
         path.mkdir()
+
     assert de.read_report(str(path)) is None
 
 
 def test_huge_file_is_no_report(tmp_path, monkeypatch):
+    file = tmp_path / "report.json"
+    file.write_text('{"error": null}')
+    assert de.read_report(str(file)) == {"error": None}
     monkeypatch.setattr(de, "MAX_REPORT", 10)
-    (tmp_path / "report.json").write_text('{"error": null}')
-    assert de.read_report(str(tmp_path / "report.json")) is None
+
+    assert de.read_report(str(file)) is None
 
 
 @pytest.fixture
-def evaluate_twice(evaluate, tmp_path):
-    """Evaluate, let `change` change the report, and resume."""
+def builds_after(fake, evaluate, tmp_path):
+    """Evaluate, change keys of the report, resume; return how many builds there were.
 
-    def run(change):
+    `part` is the part of the report whose keys are changed.
+    """
+
+    def run(part=None, **change):
         output = tmp_path / "report.json"
         report = evaluate(["FROM x"], TRUE, output=str(output))
-        change(report)
+        changed = report[part] if part else report
+        changed.update(change)
         output.write_text(json.dumps(report))
         evaluate(["FROM x"], TRUE, output=str(output), resume=True)
+        return fake.count("build")
 
     return run
 
 
 @pytest.mark.parametrize("version", ["2.0.0", "2.2.0", "3.1.0", "x", None])
-def test_report_of_another_version_is_evaluated_again(fake, evaluate_twice, version):
-    evaluate_twice(lambda report: report["environment"].update(evaluator_version=version))
-    assert fake.count("build") == 2
+def test_report_of_another_version_is_evaluated_again(builds_after, version):
+    assert builds_after(part="environment", evaluator_version=version) == 2
 
 
-def test_report_of_a_patch_release_is_resumed(fake, evaluate_twice):
-    evaluate_twice(lambda report: report["environment"].update(evaluator_version="2.1.99"))
-    assert fake.count("build") == 1
+def test_report_of_a_patch_release_is_resumed(builds_after):
+    assert builds_after(part="environment", evaluator_version="2.1.99") == 1
 
 
 @pytest.mark.parametrize("error", [{"kind": []}, {"kind": "nonsense", "message": "x"}, [], "x"])
-def test_report_with_an_unknown_error_is_evaluated_again(fake, evaluate_twice, error):
-    evaluate_twice(lambda report: report.update(error=error))
-    assert fake.count("build") == 2
+def test_report_with_an_unknown_error_is_evaluated_again(builds_after, error):
+    assert builds_after(error=error) == 2
 
 
 # A score is not lost
 
 
 def test_report_without_a_score_keeps_the_scored_one_before_it(fake, evaluate, tmp_path):
-    output = tmp_path / "report.json"
+    output, previous = tmp_path / "report.json", tmp_path / "report.json.previous"
     scored = evaluate(["FROM x"], TRUE, output=str(output))
     fake.fault("version", stderr="Cannot connect to the Docker daemon")
+
     report = evaluate(["FROM x"], TRUE, output=str(output))
+
     assert report["error"]["kind"] == "engine"
     assert json.loads(output.read_text()) == report
-    assert json.loads((tmp_path / "report.json.previous").read_text()) == scored
-    assert report["warnings"] == [
-        f"the earlier report, with a score, is now {output}.previous"
-    ]  # fmt: skip
+    assert json.loads(previous.read_text()) == scored
+    warning = f"the earlier report, with a score, is now {previous}"
+    assert report["warnings"] == [warning]
 
 
 def test_failed_build_replaces_an_earlier_score(fake, evaluate, tmp_path):
     output = tmp_path / "report.json"
     evaluate(["FROM x"], TRUE, output=str(output))
+
     evaluate(["FROM x", "RUN FAIL"], TRUE, output=str(output))
+
     assert not (tmp_path / "report.json.previous").exists()
 
 
 def test_without_a_score_total_and_rate_are_null(fake, evaluate):
     fake.fault("version", stderr="Cannot connect to the Docker daemon")
+
     summary = evaluate(["FROM x"], TRUE)["summary"]
+
     assert summary["total_score"] is None
     assert summary["success_rate"] is None
     assert summary["max_score"] == 1
@@ -167,6 +185,7 @@ def test_without_a_score_total_and_rate_are_null(fake, evaluate):
 
 def test_failed_build_has_the_score_0(fake, evaluate):
     summary = evaluate(["FROM x", "RUN FAIL"], TRUE)["summary"]
+
     assert summary["total_score"] == 0
     assert summary["success_rate"] == 0
 
@@ -174,18 +193,23 @@ def test_failed_build_has_the_score_0(fake, evaluate):
 @pytest.mark.parametrize("broken", ["output", "junit", "markdown"])
 def test_each_file_is_written_even_if_another_one_cannot_be(fake, evaluate, tmp_path, broken):
     paths = {name: str(tmp_path / name) for name in ("output", "junit", "markdown")}
-    paths[broken] = "/dev/full"
+
     with pytest.raises(de.EvaluationError, match="/dev/full: cannot write") as caught:
-        evaluate(["FROM x"], TRUE, **paths)
+        evaluate(["FROM x"], TRUE, **{**paths, broken: "/dev/full"})
+
     assert caught.value.kind == "output"
     assert statuses(caught.value.report) == {"run_command_1": "passed"}
-    for name in {"output", "junit", "markdown"} - {broken}:
-        assert Path(paths[name]).stat().st_size > 0
+    written = {name for name, path in paths.items() if os.path.exists(path)}
+    assert written == set(paths) - {broken}
+    empty = [name for name in written if os.path.getsize(paths[name]) == 0]
+    assert empty == []
 
 
 def test_closed_stdout_is_an_error(fake, arguments):
     words = [*PROGRAM, *arguments(["FROM x"], TRUE), "--output=-"]
+
     done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE)
+
     assert done.returncode == 1
     assert b"cannot write: stdout is closed" in done.stderr
     assert b"1 of 1 tests passed" in done.stderr
@@ -196,8 +220,12 @@ def test_internal_error_is_no_usage_error(fake, arguments, monkeypatch):
         raise ValueError("a mistake in the program")
 
     monkeypatch.setattr(de, "as_json", fail)
+
     with pytest.raises(ValueError, match="a mistake in the program"):
         called(de.main, *arguments(["FROM x"], TRUE))
+
+
+# Signals while inputs are read
 
 
 def open_files(folder):
@@ -208,23 +236,34 @@ def open_files(folder):
     return found
 
 
-SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-
-
-@pytest.mark.parametrize(("number", "code"), SIGNALS)
-@pytest.mark.parametrize("is_check", [True, False])
-def test_signal_ends_the_program_while_inputs_are_read(tmp_path, number, code, is_check):
+@pytest.fixture
+def waiting(tmp_path):
+    """Return a function that starts the program, which then waits for data of its rubric."""
     pipe = tmp_path / "rubric.json"
     os.mkfifo(str(pipe))
-    words = ["--check"] if is_check else ["--dockerfile=x"]
     # The end of the pipe is opened first, so the program waits for data and not for a writer.
     writer = os.open(str(pipe), os.O_RDWR)
-    process = subprocess.Popen([*PROGRAM, *words, "--repo=r", f"--rubric={pipe}"], **PIPES)
-    fds = f"/proc/{process.pid}/fd"
-    wait_for(lambda: str(pipe) in open_files(fds), what="for the program to open the pipe")
+
+    def run(*words):
+        process = subprocess.Popen([*PROGRAM, *words, "--repo=r", f"--rubric={pipe}"], **PIPES)
+        folder = f"/proc/{process.pid}/fd"
+        wait_for(lambda: str(pipe) in open_files(folder), what="for the program to open the pipe")
+        return process
+
+    yield run
+    os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+@pytest.mark.parametrize("word", ["--check", "--dockerfile=x"])
+def test_signal_ends_the_program_while_inputs_are_read(waiting, number, code, word):
+    process = waiting(word)
+
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    os.close(writer)
+
     assert process.returncode == code, err
     assert err == b""
 
@@ -232,20 +271,34 @@ def test_signal_ends_the_program_while_inputs_are_read(tmp_path, number, code, i
 # What a language model or a colleague gets wrong
 
 
-@pytest.mark.parametrize(
-    ("lines", "is_named"),
-    [
-        (["```dockerfile", "FROM x", "```"], True),
-        (["Here is the Dockerfile:", "", "```", "FROM x", "```"], True),
-        (["FROM x", "RUN echo '", "```", "'"], False),
-    ],
-)
-def test_fence_round_the_dockerfile_is_named(fake, evaluate, lines, is_named):
+class Fenced(NamedTuple):
+    """Lines of a Dockerfile, and whether the message names a Markdown fence."""
+
+    where: str
+    lines: list
+    is_named: bool
+
+
+FENCES = [
+    Fenced("around the file", lines=["```dockerfile", "FROM x", "```"], is_named=True),
+    Fenced(
+        "after words",
+        lines=["Here is the Dockerfile:", "", "```", "FROM x", "```"],
+        is_named=True,
+    ),
+    Fenced("in a string", lines=["FROM x", "RUN echo '", "```", "'"], is_named=False),
+]
+
+
+@pytest.mark.parametrize("fenced", FENCES, ids=lambda fenced: fenced.where)
+def test_fence_round_the_dockerfile_is_named(fake, evaluate, fenced):
     error = "Error response from daemon: dockerfile parse error line 1: unknown instruction: X"
     fake.fault("build", stdout="Sending build context\n", stderr=error)
-    kind, message = error_of(evaluate(lines, TRUE))
+
+    kind, message = error_of(evaluate(fenced.lines, TRUE))
+
     assert kind == "build"
-    assert ("has a Markdown fence, ```: remove it" in message) == is_named
+    assert ("has a Markdown fence, ```: remove it" in message) is fenced.is_named
 
 
 def test_dockerfile_that_is_not_utf8_is_named(fake, rubric, tmp_path):
@@ -254,52 +307,86 @@ def test_dockerfile_that_is_not_utf8_is_named(fake, rubric, tmp_path):
     log = "#1 [internal] load build definition from Dockerfile\n#1 DONE 0.1s\n"
     reason = "Internal: stream terminated by RST_STREAM with error code: INTERNAL_ERROR"
     fake.fault("build", stderr=f"{log}ERROR: failed to build: failed to solve: {reason}")
+
     report = de.evaluate(str(tmp_path / "Dockerfile"), "r", rubric(TRUE))
+
     assert error_of(report) == ("build", f"{reason} (the Dockerfile is not UTF-8)")
 
 
 def test_fence_round_the_rubric_is_named(tmp_path):
     (tmp_path / "rubric.json").write_text('```json\n{"tests": []}\n```\n')
+
     with pytest.raises(de.EvaluationError, match="remove the Markdown fence"):
         de.load_rubric(str(tmp_path / "rubric.json"))
 
 
+class Mistake(NamedTuple):
+    """Keys of a test that are wrong, and a part of the message."""
+
+    what: str
+    keys: dict
+    message: str
+
+
 MISTAKES = [
-    ({"type": "command_exist"}, "unknown test type 'command_exist' (did you mean 'command_exists'?)"),
-    ({"type": "files_exists"}, "unknown test type 'files_exists' (did you mean 'files_exist'?)"),
-    ({"weight": 3}, "unknown key 'weight' (use 'score')"),
-    ({"depends_on": ["a"]}, "unknown key 'depends_on' (use 'requires')"),
-]  # fmt: skip
+    Mistake(
+        "a missing s",
+        keys={"type": "command_exist"},
+        message="unknown test type 'command_exist' (did you mean 'command_exists'?)",
+    ),
+    Mistake(
+        "an s too many",
+        keys={"type": "files_exists"},
+        message="unknown test type 'files_exists' (did you mean 'files_exist'?)",
+    ),
+    Mistake("weight", keys={"weight": 3}, message="unknown key 'weight' (use 'score')"),
+    Mistake(
+        "depends_on",
+        keys={"depends_on": ["a"]},
+        message="unknown key 'depends_on' (use 'requires')",
+    ),
+]
 
 
-@pytest.mark.parametrize(("change", "message"), MISTAKES)
-def test_mistake_in_a_rubric_has_a_suggestion(rubric, change, message):
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
+def test_mistake_in_a_rubric_has_a_suggestion(rubric, mistake):
     with pytest.raises(de.EvaluationError) as caught:
-        de.load_rubric(rubric({**TRUE, **change}))
-    assert message in str(caught.value)
+        de.load_rubric(rubric({**TRUE, **mistake.keys}))
+
+    assert mistake.message in str(caught.value)
 
 
-DRAWN = {"command": "echo {a} {b}", "draw": {"a": [0, 99_999], "b": [0, 99_999]}}
+COMMAND = "echo {a} {b}"
+DRAW = {"a": [0, 99_999], "b": [0, 99_999]}
 NO_TERMS = ["{a/2}", "{a + 1}", "{ a }", "{2*a}", "{a+b+a}", "{a,b}", "{a+c}", "{a.b}"]
 
 
-@pytest.mark.parametrize("key", ["command", "contains"])
 @pytest.mark.parametrize("text", NO_TERMS)
-def test_braces_that_look_like_a_term_are_an_error(rubric, key, text):
-    params = {**DRAWN, "contains": ["{a}"]}
-    if key == "command":
-        params["command"] += f" {text}"
-    else:
-        params["contains"] = [text]
+def test_braces_in_a_command_that_look_like_a_term_are_an_error(rubric, text):
+    params = {"command": f"{COMMAND} {text}", "draw": DRAW}
+
+    with pytest.raises(de.EvaluationError) as caught:
+        de.load_rubric(rubric(("run_command", params)))
+
+    assert f"params.command: '{text}' has the drawn name" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", NO_TERMS)
+def test_braces_in_a_text_that_look_like_a_term_are_an_error(rubric, text):
+    params = {"command": COMMAND, "draw": DRAW, "contains": [text]}
+
     with pytest.raises(de.EvaluationError) as caught:
         de.load_rubric(rubric(("output_contains", params)))
-    assert f"'{text}' has the drawn name" in str(caught.value)
+
+    assert f"params.contains[0]: '{text}' has the drawn name" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["${a}", "{c}", "{ echo a; }", "awk '{print a}'", "{c+d}", "{}"])
 def test_other_braces_are_left_alone(rubric, text):
-    params = {**DRAWN, "command": f"echo {{a}} {{b}} {text}"}
+    params = {"command": f"{COMMAND} {text}", "draw": DRAW}
+
     (test,) = de.load_rubric(rubric(("run_command", params))).tests
+
     assert test.check.command.endswith(text)
 
 
@@ -317,33 +404,58 @@ note: This error originates from a subprocess, and is likely not a problem with 
 error: legacy-install-failure
 note: This is an issue with the package mentioned above, not pip.
 """
-ERRORS = [
-    (NPM, "npm ERR! The `npm ci` command can only install with an existing package-lock.json or"),
-    (PIP, "error: could not create 'build': Permission denied"),
-    ("E: Unable to locate package x\ndone\n", "E: Unable to locate package x"),
-    ("a.c:1: error: x\nmake: *** [all] Error 1\n", "a.c:1: error: x"),
-    ("first\nsecond\n", "second"),
-    ("", ""),
+
+
+class Quoted(NamedTuple):
+    """An output, and the line of it that tells most."""
+
+    when: str
+    output: str
+    line: str
+
+
+QUOTED = [
+    Quoted(
+        "npm",
+        NPM,
+        line="npm ERR! The `npm ci` command can only install with an existing package-lock.json or",
+    ),
+    Quoted("pip", PIP, line="error: could not create 'build': Permission denied"),
+    Quoted(
+        "apt",
+        "E: Unable to locate package x\ndone\n",
+        line="E: Unable to locate package x",
+    ),
+    Quoted("make", "a.c:1: error: x\nmake: *** [all] Error 1\n", line="a.c:1: error: x"),
+    Quoted("no error", "first\nsecond\n", line="second"),
+    Quoted("no output", "", line=""),
 ]
 
 
-@pytest.mark.parametrize(("output", "line"), ERRORS)
-def test_informative_line_is_quoted(output, line):
-    assert de.error_line(output) == line
+@pytest.mark.parametrize("row", QUOTED, ids=lambda row: row.when)
+def test_informative_line_is_quoted(row):
+    assert de.error_line(row.output) == row.line
 
 
 def test_only_podman_is_installed(fake, evaluate, monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "podman").symlink_to(sys.executable)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
     kind, message = error_of(evaluate(["FROM x"], TRUE))
+
     assert kind == "engine"
     assert message.endswith(", use --docker podman")
 
 
+# Reports for a screen
+
+
 def test_markdown_stays_small(fake, evaluate, tmp_path):
     tests = [TRUE, *[run_command(f"echo {'x' * 300}; false")] * 40]
+
     evaluate(["FROM x"], *tests, markdown=str(tmp_path / "summary.md"), jobs=8)
+
     text = (tmp_path / "summary.md").read_text()
     assert len(text.encode()) < 8000
     assert "| passed |" not in text
@@ -352,5 +464,6 @@ def test_markdown_stays_small(fake, evaluate, tmp_path):
 
 def test_junit_failure_has_its_message_as_text(fake, evaluate, tmp_path):
     evaluate(["FROM x"], FALSE, junit=str(tmp_path / "junit.xml"))
+
     text = (tmp_path / "junit.xml").read_text()
     assert '<failure type="failed" message="exit code 1: why">exit code 1: why</failure>' in text
