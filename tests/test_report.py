@@ -228,6 +228,7 @@ PERCENTAGES = [
     Percentage(part=0.3, whole=0.3, text="100.0%"),
     Percentage(part=1234570, whole=1238570, text="99.6%"),
     Percentage(part=0.29, whole=1, text="29.0%"),
+    Percentage(part=0.009, whole=3, text="0.3%"),  # 0.009 / 3 * 1000 is 2.99…
     Percentage(part=0, whole=0, text="0.0%"),
 ]
 
