@@ -1065,13 +1065,13 @@ class Coordinator:
         self._ended: queue.SimpleQueue[TaskFuture[Result] | None] = queue.SimpleQueue()
         self._engine_failures: collections.Counter[str] = collections.Counter()  # by worker
         self._not_written = 0  # reports in a row
-        self._workers: Workers | None = None
+        self.workers: Workers | None = None
         failed = sum(not score.has_image for score in scores.values() if score.counts)
         self._progress = Progress(len(jobs), failed)
 
     def run(self, workers: Workers) -> None:
         """Run all jobs, and what follows from them."""
-        self._workers = workers
+        self.workers = workers
         try:
             while self._waiting or self._submitted:
                 self._submit(workers)
@@ -1096,8 +1096,8 @@ class Coordinator:
             self._ended.put(None)
             return
         signal.signal(number, signal.SIG_DFL)  # a third one ends this
-        if self._workers:
-            self._workers.interrupt()
+        if self.workers:
+            self.workers.interrupt()
         os._exit(128 + self.signal)
 
     def _submit(self, workers: Workers) -> None:
@@ -1200,7 +1200,7 @@ class Coordinator:
 
     def _count(self, engine_failures: str, result: Result) -> None:
         """Retire a worker with too many engine failures in a row; stop if nothing can go on."""
-        if not self._workers or self.stop_reason:
+        if not self.workers or self.stop_reason:
             return
         if self._not_written >= MAX_NOT_WRITTEN:
             self._stop(f"the last {self._not_written} reports could not be written")
@@ -1211,13 +1211,13 @@ class Coordinator:
             return
         self._engine_failures[result.address] += 1
         failures = self._engine_failures[result.address]
-        if failures != self._workers.max_failures:
+        if failures != self.workers.max_failures:
             return
         text = f"the last {failures} evaluations ended in engine errors"
         if result.worker:
             self._progress.line(f"worker {de.printable(result.worker)} is retired: {text} there")
             text = "no worker is left"
-        if not self._workers.retire(result.address):
+        if not self.workers.retire(result.address):
             self._stop(text)
 
     def _stop(self, reason: str) -> None:
@@ -1226,11 +1226,11 @@ class Coordinator:
         Futures are not cancelled: Dask would lose track of what runs. What has not begun sees the
         interrupt in Run.start().
         """
-        if self.stop_reason or not self._workers or not (self._waiting or self._submitted):
+        if self.stop_reason or not self.workers or not (self._waiting or self._submitted):
             return
         self.stop_reason = reason
         self._waiting.clear()
-        self._workers.interrupt()
+        self.workers.interrupt()
         self._progress.line(f"{reason}: the running evaluations clean up")
 
 

@@ -307,6 +307,11 @@ RUN_COMMAND = [
         message="exit code 0, expected 3",
     ),
     Case(
+        "the highest exit code is expected",
+        params={"command": "exit 255", "exit_code": 255},
+        message="exit code 255",
+    ),
+    Case(
         "any exit code is expected",
         params={"command": "exit 200", "exit_code": "any"},
         message="exit code 200",

@@ -473,7 +473,8 @@ def shell(request, tmp_path):
 
 
 # Real engines. Each worker of pytest-xdist has two of its own: tests run in parallel, and each can
-# list all that is on its engine. Without xdist or root, all tests share the engine that the suite was started on.
+# list all that is on its engine. Without xdist or root, all tests share the engine that the suite
+# was started on.
 
 
 @pytest.fixture(scope="session")

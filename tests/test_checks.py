@@ -80,10 +80,30 @@ def test_missing_paths_are_counted(fake, evaluate):
 
 # Shells that the image has changed
 
-BUILTINS = (
-    "[ : alias break case cat command continue echo eval exec exit export printf read return set "
-    "shift test trap true unset"
-).split()
+BUILTINS = [
+    "[",
+    ":",
+    "alias",
+    "break",
+    "case",
+    "cat",
+    "command",
+    "continue",
+    "echo",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "printf",
+    "read",
+    "return",
+    "set",
+    "shift",
+    "test",
+    "trap",
+    "true",
+    "unset",
+]
 FORGES = """() { case "$*" in
 *[0-9]) /usr/bin/printf '%s\\n' "${*%[0-9]*}0"; exit 0 ;;
 *) /usr/bin/printf '%s\\n' "$*" ;;
@@ -297,3 +317,15 @@ def test_error_line_takes_linear_time(text):
     de.error_line(text)
 
     assert os.times().user - before < 5
+
+
+def test_last_error_at_the_end_of_a_long_output_is_quoted():
+    lines = ["error: the first one", *["progress"] * 100, "error: the last one", "done"]
+
+    assert de.error_line("\n".join(lines)) == "error: the last one"
+
+
+def test_error_far_from_the_end_of_a_long_output_is_not_looked_for():
+    lines = ["error: the first one", *["progress"] * 100]
+
+    assert de.error_line("\n".join(lines)) == "progress"

@@ -625,3 +625,26 @@ def test_evaluate_cleans_up_after_ctrl_c_and_raises_keyboard_interrupt(
     assert done.stdout == b""
     assert done.returncode == 5
     assert fake.left() == []
+
+
+def test_docker_that_ignores_sigterm_is_killed(monkeypatch):
+    monkeypatch.setattr(de, "KILL_TIMEOUT", 0.5)
+    words = ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
+
+    with de.Process(words, os.environ) as process:
+        assert next(process.read())[1] == b"ready\n"
+
+    assert process.wait(5) == -signal.SIGKILL
+
+
+def test_interrupt_while_the_engine_is_waited_for(fake):
+    fake.fault("version", stderr="Cannot connect to the Docker daemon")
+    cancel = de.CancelToken()
+    cancel.cancel()
+    started = time.monotonic()
+
+    with pytest.raises(de.EvaluationError) as caught:
+        de.Cli("docker", cancel).connect(60)
+
+    assert caught.value.kind == "interrupted"
+    assert time.monotonic() - started < 30

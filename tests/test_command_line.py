@@ -1,4 +1,7 @@
-"""The command line: terminals, streams that fail, signals that are ignored; what it prints is in transcripts/."""
+"""The command line: terminals, streams that fail, signals that are ignored.
+
+What it prints otherwise is in transcripts/.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,21 @@ def test_text_of_containers_and_builds_is_escaped(fake, arguments):
     assert not re.search(r"^\s*::", out, re.MULTILINE)
     assert not re.search(r"##\w*\[", out)
     assert "\\x1b[2J" in out
+
+
+def test_line_that_repeats_a_command_has_the_shell_of_its_test(fake, arguments):
+    test = {"type": "run_command", "params": {"command": "false", "shell": "/bin/bash"}}
+
+    _, out, _ = called(de.main, *arguments(["FROM x"], test, more=["--keep-image"]))
+
+    assert "--entrypoint /bin/bash " in out
+
+
+def test_kept_image_of_a_name_that_is_no_tag(fake, dockerfile, rubric):
+    report = de.evaluate(dockerfile("FROM x"), "Ünicode/my repo", rubric(TRUE), keep_image=True)
+
+    pattern = "dockerfile-evaluator:nicode-my-repo-[0-9a-f]{12}-kept"
+    assert re.fullmatch(pattern, report["environment"]["kept_image"])
 
 
 # Streams

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -184,6 +185,24 @@ def test_output_of_any_length_is_searched_in_constant_memory(fake, evaluate):
 
     assert outcome(report) == "passed"
     assert peak < 5_000_000
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_marker_and_strings_may_be_cut_between_two_reads(size):
+    """With an exit code of three digits, and strings of different length."""
+    nonce = "0123456789abcdef"
+    text = f"{nonce}=B\nfirst needle, ab\n{nonce}=E 123\n".encode()
+    test = output_contains("x", "first needle", "ab", "absent")
+    rubric = de.parse_rubric(json.dumps({"tests": [test]}).encode(), "r.json")
+    output = de.MarkedOutput(rubric.tests[0].check, nonce)
+
+    for at in range(0, len(text), size):
+        output.feed("stdout", text[at : at + size], 1.0)
+    output.close(2.0)
+
+    assert output.begins == 1
+    assert output.statuses == [123]
+    assert output.found() == (True, True, False)
 
 
 # The retry

@@ -750,7 +750,7 @@ def test_second_signal_sends_the_interrupts_before_it_exits(monkeypatch):
         def interrupt(self):
             events.append("interrupt")
 
-    coordinator._workers = Workers()
+    coordinator.workers = Workers()
     coordinator.on_signal(signal.SIGTERM, None)
     assert events == []
     coordinator.on_signal(signal.SIGTERM, None)

@@ -244,11 +244,15 @@ def test_offline_a_missing_image_is_fault_of_dockerfile(hub, evaluate):
 PRINTED = [
     "ERROR: no space left on device",
     "toomanyrequests: You have reached your pull rate limit.",
-    "ERROR: pulling from host registry-1.docker.io failed with status code [manifests latest]: "
-    "429 Too Many Requests",
+    (
+        "ERROR: pulling from host registry-1.docker.io failed with status code [manifests latest]: "
+        "429 Too Many Requests"
+    ),
     'Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io: no such host',
-    "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. "
-    "Is the docker daemon running?",
+    (
+        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. "
+        "Is the docker daemon running?"
+    ),
     'error during connect: Post "http://docker/v1.41/build": EOF',
     "The command '/bin/sh -c true' returned a non-zero code: 137",
     "failed to create endpoint x on network bridge: could not find bridge docker0",

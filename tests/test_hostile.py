@@ -93,8 +93,10 @@ IMAGES = [
             BASH,
             "ENV ENV=/root/.shrc BASH_ENV=/root/.bashrc",
             function("x", "false"),
-            "RUN for file in /etc/profile /etc/bash.bashrc /root/.profile /root/.bashrc "
-            "/root/.shrc; do echo exit 1 >$file; done",
+            (
+                "RUN for file in /etc/profile /etc/bash.bashrc /root/.profile /root/.bashrc "
+                "/root/.shrc; do echo exit 1 >$file; done"
+            ),
             'SHELL ["/bin/bash", "-x", "-e", "-c"]',
         ],
         passing=[*SHELL_WORKS, ON_PATH],
@@ -233,8 +235,10 @@ IMAGES = [
             DEBIAN,
             "RUN mkdir /lies",
             script("/lies/liar", "echo needle; exit 0"),
-            "RUN for name in cat test echo command printf tr head [; "
-            "do ln -s liar /lies/$name; done",
+            (
+                "RUN for name in cat test echo command printf tr head [; "
+                "do ln -s liar /lies/$name; done"
+            ),
             "ENV PATH=/lies:/usr/bin:/bin",
         ],
         failing=[file_contains("/etc/passwd", "needle"), *LIES],

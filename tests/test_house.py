@@ -110,7 +110,7 @@ def test_top_level_is_as_agreed():
         words, cwd=str(PROJECT), stdout=subprocess.PIPE, check=True
     ).stdout.decode()
     names = {line.split("/")[0] for line in listed.splitlines() if not line.startswith(".")}
-    files = "DockerfileEvaluator.py example_usage.py README.md pyproject.toml".split()
+    files = ["DockerfileEvaluator.py", "example_usage.py", "README.md", "pyproject.toml"]
     assert names == {*files, "rubrics", "artifacts", "reports", "tests"}
 
 

@@ -70,6 +70,15 @@ def test_dockerfile_from_standard_input(fake, rubric, tmp_path):
     assert build[-1] == str(tmp_path / "home")
 
 
+def test_dockerfile_without_a_folder_has_the_current_one_as_context(fake):
+    Path("Dockerfile").write_text("FROM x")
+    Path("r.json").write_text(json.dumps({"tests": [TRUE]}))
+
+    report = de.evaluate("Dockerfile", "r", "r.json")
+
+    assert report["environment"]["context"] == "."
+
+
 # A report's place
 
 

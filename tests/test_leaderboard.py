@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from cases import TRUE
 from conftest import PROJECT, called, load_program
 
 lb = load_program(PROJECT / "reports" / "leaderboard.py")
@@ -32,8 +33,6 @@ run = functools.partial(called, lb.main)  # returns the exit code, stdout and st
 
 def report(outcome, repo="app", **environment):
     """Return a report on ten tests."""
-    if outcome == "b":  # test_gaps.py
-        outcome = "build"
     kind = outcome if isinstance(outcome, str) else None
     passed = 0 if kind else outcome
     return {
@@ -887,6 +886,7 @@ FORMULAS = [
     "|x",
     "a;=x",
     "a; @x",
+    "%1+1",
     # full-width
     "\uff1dx",
     "\uff0bx",
@@ -948,7 +948,8 @@ def test_hostile_text_is_escaped_in_markdown(hostile):
 def test_hostile_text_makes_no_column_in_markdown(hostile):
     lines = [line for line in hostile.markdown.splitlines() if line.startswith("| ")]
 
-    assert {line.count(" | ") for line in lines} == {7, 26}  # of the board, and of 26 repositories
+    repositories = 2 * len([EVIL, *FORMULAS])
+    assert {line.count(" | ") for line in lines} == {7, repositories}  # 7 of the board
 
 
 def test_hostile_text_is_no_formula_in_csv(hostile):
@@ -1085,3 +1086,25 @@ def test_readme_names_every_option():
     options = set(re.findall("--[a-z-]{3,}", run("--help")[1])) - {"--help"}
 
     assert options - set(re.findall("--[a-z-]+", README)) == set()
+
+
+def test_leaderboard_ends_with_130_after_ctrl_c(monkeypatch):
+    def interrupt(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lb, "run", interrupt)
+
+    assert lb.main(["x"]) == 130
+
+
+def test_page_has_the_build_log_of_a_failed_build(fake, evaluate, tmp_path):
+    report = evaluate(["FROM x", "RUN FAIL"], TRUE)
+    report["build"]["log"] = "the reason in the log"
+    file, page = tmp_path / "reports" / "model" / "example.json", tmp_path / "page"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(report))
+
+    code = lb.main([str(tmp_path / "reports"), "--html", str(page)])
+
+    assert code == 0
+    assert "end of the build log:\nthe reason in the log" in page.read_text()

@@ -130,16 +130,54 @@ def test_run_options_of_rubric_reach_docker_and_the_report(fake, evaluate):
     assert report["environment"]["run_options"] == ["--memory=2g"]
 
 
+def test_start_limit_of_the_command_line_is_120_seconds(fake, arguments, report):
+    called(de.main, *arguments(["FROM x"], TRUE))
+
+    assert report()["environment"]["start_timeout"] == 120.0
+
+
 # What is refused
 
-REFUSED_BY_RUN = (
-    "--name=x --rm=false --entrypoint=x --cidfile=x --restart=always -d -it -Pd -i -t "
-    "--detach --interactive --tty -a --attach=stderr --help image"
-).split()
-REFUSED_BY_BUILD = (
-    "--tag=x -tx -t=x -f=x --file=x --iidfile=x --output=x -o=x --load --push --quiet -q "
-    "--progress=plain --check --call=check --help - -- -1"
-).split()
+REFUSED_BY_RUN = [
+    "--name=x",
+    "--rm=false",
+    "--entrypoint=x",
+    "--cidfile=x",
+    "--restart=always",
+    "-d",
+    "-it",
+    "-Pd",
+    "-i",
+    "-t",
+    "--detach",
+    "--interactive",
+    "--tty",
+    "-a",
+    "--attach=stderr",
+    "--help",
+    "image",
+]
+REFUSED_BY_BUILD = [
+    "--tag=x",
+    "-tx",
+    "-t=x",
+    "-f=x",
+    "--file=x",
+    "--iidfile=x",
+    "--output=x",
+    "-o=x",
+    "--load",
+    "--push",
+    "--quiet",
+    "-q",
+    "--progress=plain",
+    "--check",
+    "--call=check",
+    "--help",
+    "-",
+    "--",
+    "-1",
+]
 EMPTY = ""
 
 

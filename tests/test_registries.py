@@ -1,4 +1,4 @@
-"""Who is at fault if an image cannot be had: its registry, this machine's docker, or the Dockerfile."""
+"""Who is at fault without an image: its registry, this machine's docker, or the Dockerfile."""
 
 from __future__ import annotations
 

@@ -40,7 +40,17 @@ ROW = {
     "execution_time": float,
 }
 MORE_OF_REPORT = ["build", "error", "warnings", "environment"]
-MORE_OF_ROW = "max_score status exit_code timeout output category params drawn retried".split()
+MORE_OF_ROW = [
+    "max_score",
+    "status",
+    "exit_code",
+    "timeout",
+    "output",
+    "category",
+    "params",
+    "drawn",
+    "retried",
+]
 
 
 def of_wrong_type(values, types):
@@ -264,6 +274,13 @@ def test_schema_rejects_a_report_of_version_1(fake, evaluate):
     assert not schema("report").is_valid(report)
 
 
+def test_test_without_a_command_has_no_exit_code(fake, evaluate):
+    (row,) = evaluate(["FROM x"], LOOK)["test_results"]
+
+    assert row["status"] == "passed"
+    assert row["exit_code"] is None
+
+
 # JUnit
 
 OUTCOMES = [
@@ -347,6 +364,15 @@ def test_failed_build_has_no_facts_of_an_image(fake, evaluate):
     assert environment["layers"] is None
     assert environment["image_platform"] is None
     assert environment["image_starts"] is None
+
+
+def test_time_of_the_junit_suite_is_that_of_the_tests(fake, evaluate):
+    report = evaluate(["FROM x"], TRUE)
+    report["summary"]["total_execution_time"] = 12.5
+
+    suite = ElementTree.fromstring(de.as_junit(report))
+
+    assert suite.get("time") == "12.5"
 
 
 # Markdown

@@ -298,3 +298,14 @@ def test_rubric_that_can_be_read_once_has_its_own_hash(fake, dockerfile, rubric,
         assert len(report["test_results"]) == len(tests), tests
         sha256 = report["environment"]["rubric_sha256"]
         assert sha256 == hashlib.sha256(content).hexdigest(), tests
+
+
+@pytest.mark.parametrize(("limit", "is_taken"), [(120.0, True), (600.0, False)])
+def test_resume_after_an_image_that_never_started_compares_the_start_limit(
+    fake, evaluate, dockerfile, rubric, limit, is_taken
+):
+    report = evaluate(["FROM x"], TRUE)
+    report["environment"]["image_starts"] = False
+    files = (dockerfile("FROM x"), "example", rubric(TRUE))
+
+    assert de.matches(report, *files, start_timeout=limit) is is_taken

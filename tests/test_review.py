@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from cases import files_exist, output_contains, run_command
-from conftest import PROJECT, called, load_program
+from conftest import PIPES, PROJECT, called, load_program
 from engine import wait_for
 
 PROGRAM = PROJECT / "rubrics" / "review.py"
@@ -617,6 +617,44 @@ def test_interrupt_cleans_up(fake, write, tmp_path, number, code):
     assert err.decode().splitlines()[-1] == "error: interrupted"
     assert fake.left() == []
     assert list((tmp_path / "tmp").glob("rubric-review-*")) == []
+
+
+def test_review_shows_the_end_of_a_long_output():
+    problem = {
+        "kind": "unsolved",
+        "test_id": "t",
+        "points": 1,
+        "text": "why",
+        "output": "\n".join(f"line {number}" for number in range(9)),
+    }
+    measured = {"images": {}, "problems": [problem], "not_measured": {}, "earned": None}
+    facts = {"rubric": "r", "tests": 1, "points": 1, "warnings": [], "measured": measured}
+
+    shown = [line for line in review.as_text(facts) if line.startswith("  | ")]
+
+    assert shown == [f"  | line {number}" for number in range(4, 9)]
+
+
+def test_review_ends_at_a_hangup(fake, rubric):
+    program = str(PROJECT / "rubrics" / "review.py")
+    words = [sys.executable, program, rubric(run_command("sleep 600")), "--base", "x"]
+
+    with subprocess.Popen(words, **PIPES) as process:
+        wait_for(lambda: any("sleep 600" in call for call in fake.calls("run")))
+        process.send_signal(signal.SIGHUP)
+        process.communicate(timeout=60)
+
+    assert process.returncode == 129
+    assert fake.left() == []
+
+
+def test_review_writes_nothing_but_json_to_stdout(rubric, capfd):
+    review.main([rubric(files_exist("x")), "--json", "-"])
+
+    out, err = capfd.readouterr()
+    (reviewed,) = json.loads(out)["rubrics"]
+    assert reviewed["tests"] == 1
+    assert "1 test, 1 point, 0 warnings\n" in err
 
 
 # Measuring

@@ -294,6 +294,21 @@ MISTAKES = [
         error='tests[0].params.names: expected a non-empty list of strings, found "java"',
     ),
     Mistake(
+        "no name in the list",
+        content=typed("commands_exist", names=[]),
+        error="tests[0].params.names: expected a non-empty list of strings, found []",
+    ),
+    Mistake(
+        "no file in the list",
+        content=typed("files_exist", paths=[]),
+        error="tests[0].params.paths: expected a non-empty list of strings, found []",
+    ),
+    Mistake(
+        "no directory in the list",
+        content=typed("dirs_exist", paths=[]),
+        error="tests[0].params.paths: expected a non-empty list of strings, found []",
+    ),
+    Mistake(
         "an empty name",
         content=typed("commands_exist", names=["a", ""]),
         error='tests[0].params.names[1]: expected a non-empty string, found ""',
