@@ -381,7 +381,7 @@ def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(
     fake, evaluate, monkeypatch, kind, do
 ):
     monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.5)
-    monkeypatch.setattr(de.Session.remove, "__defaults__", (0.5,))
+    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 0.5)
     fake.fault(f"{kind} rm", do, stderr=CONFLICT)
 
     report = evaluate(["FROM x"], TRUE, run_command("sleep 600", timeout=0.3))

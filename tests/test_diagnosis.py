@@ -511,7 +511,7 @@ def test_engine_that_is_lost_is_an_engine_error(fake, evaluate, monkeypatch):
 
 
 def test_engine_that_hangs_is_an_engine_error(fake, evaluate, monkeypatch):
-    monkeypatch.setitem(de.Cli.call.__kwdefaults__, "timeout", 0.5)
+    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 0.5)
     fake.fault("version", "hang")
 
     kind, message = error_of(evaluate(["FROM x"], TRUE))

@@ -518,8 +518,6 @@ def short_waits(harmed):
             "KILL_TIMEOUT",
         ):
             patch.setattr(de, name, 2.0)
-        patch.setitem(de.Cli.call.__kwdefaults__, "timeout", 2.0)  # COMMAND_TIMEOUT
-        patch.setattr(de.Session.remove, "__defaults__", (2.0,))
         yield
 
 
