@@ -19,6 +19,7 @@ import difflib
 import fnmatch
 import os
 import re
+import shlex
 import subprocess
 import sys
 from typing import NamedTuple
@@ -32,6 +33,7 @@ PROGRAMS = (
     "artifacts/evaluate_all.py",
     "rubrics/review.py",
     "reports/leaderboard.py",
+    "reports/page.html",
 )
 INDENT = "  "
 MARK = "=== end of command"
@@ -137,10 +139,11 @@ def test_session(file, fake, tmp_path, monkeypatch, request):
         link.symlink_to(PROJECT / program)
     programs = tmp_path / "session-programs"
     programs.mkdir()
-    (programs / "python3").symlink_to(sys.executable)
+    python = programs / "python3"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
     (programs / "docker-fault").symlink_to(PROJECT / "tests" / "docker-fault")
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(folder)
     expected = read(file.read_text())
