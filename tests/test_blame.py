@@ -287,6 +287,7 @@ class Pair(NamedTuple):
 COPY_FAILED = de.BuildFailure(
     kind=de.INSTRUCTION, step="[2/2] COPY a /", error="cannot copy to non-directory: /a"
 )
+UNREADABLE = 'copier: get: "/context/a": open: permission denied'  # podman
 RUN_KILLED = de.BuildFailure(
     kind=de.RUN, step="[2/2] RUN make", error="exit code: 137", exit_code=137
 )
@@ -332,6 +333,16 @@ PAIRS = [
             error="failed to receive status: rpc error: code = Canceled desc = x"
         ),
         kind="engine",
+    ),
+    Pair(
+        "a file of the context cannot be read",
+        first=COPY_FAILED._replace(error=UNREADABLE),
+        kind="usage",
+    ),
+    Pair(
+        "a file of another stage cannot be read",
+        first=COPY_FAILED._replace(step="[2/2] COPY --from=a a /", error=UNREADABLE),
+        kind="build",
     ),
     Pair(
         "text of the Dockerfile is like a lost connection",
