@@ -1,5 +1,9 @@
 """Plays the evaluator for artifacts/evaluate_all.py: a word in the Dockerfile selects the report.
 
+FAIL is a failed build, SLOW a build that timed out, LATE a test that timed out, NOSTART an image
+that does not start, and SLEEP an evaluation that goes on; the words of errors are below. "A THEN B"
+is A at first and B when it is repeated, and "A ONCE" passes then. Without a word all tests pass.
+
 It notes each evaluation in the file `calls`, as MODEL/REPO from the Dockerfile's first line.
 """
 

@@ -16,9 +16,10 @@ import struct
 import subprocess
 import sys
 import termios
+from typing import NamedTuple
 
 import pytest
-from cases import FALSE, TRUE, output_contains, run_command
+from cases import FALSE, TRUE, files_exist, output_contains, run_command
 from conftest import PIPES, PROGRAM, PROJECT, called, outcome
 from engine import wait_for
 
@@ -34,17 +35,57 @@ def test_colors_of_the_legacy_builder_are_not_shown(fake, arguments):
     assert "x1b" not in out
 
 
-def test_text_of_containers_and_builds_is_escaped(fake, arguments):
+# What a terminal or a CI system would take for a command
+EVIL = "\x1b[2J\r::error::x\n##[error]y\n##vso[task]z\n\x9b31m"
+IN_PRINTF = "".join(f"\\{byte:03o}" for byte in f"{EVIL}\n".encode())
+
+
+def assert_is_harmless(text):
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+    assert not re.search(r"^\s*::", text, re.MULTILINE)
+    assert not re.search(r"##\w*\[", text)
+
+
+class Printed(NamedTuple):
+    """Where a text of the image, the build or docker gets onto the screen."""
+
+    where: str
+    test: dict = TRUE
+    fault: dict | None = None  # of docker
+    more: tuple = ()  # arguments
+
+
+PRINTED = [
+    Printed("output of a command", run_command(f"printf '{IN_PRINTF}'"), more=("--verbose",)),
+    Printed("the error of a command", run_command(r"printf 'error: \033[2J\n'; false")),
+    Printed("output without a string", output_contains(f"printf '{IN_PRINTF}'", "nosuch")),
+    Printed("a path that is not found", files_exist(EVIL)),
+    Printed("an id", {**FALSE, "id": EVIL}),
+    Printed(
+        "a step and the log of a build",
+        fault={"on": "build", "do": "print", "stdout": f"Step 1/1 : FROM {EVIL}\n{EVIL}\n"},
+        more=("--verbose",),
+    ),
+    Printed("the error of a build", fault={"on": "build", "stderr": EVIL}),
+    Printed("the error of a container", fault={"on": "run", "code": 125, "stderr": EVIL}),
+    Printed("a warning", fault={"on": "image rm", "stderr": EVIL}),
+    Printed("an argument", more=(f"--build-option={EVIL}",)),
+    Printed("a path that cannot be read", more=("--rubric", EVIL)),
+    Printed("a path that cannot be written", more=("--output", f"/dev/null/{EVIL}")),
+]
+
+
+@pytest.mark.parametrize("row", PRINTED, ids=lambda row: row.where)
+def test_text_of_containers_and_builds_is_escaped(fake, arguments, monkeypatch, row):
     """Neither the terminal nor a CI system may take it for a command."""
-    evil = "\x1b[2J\r::error::x\n##[error]y\n##vso[task]z\n\x9b31m\n"
-    fake.fault("build", "print", stdout=f"Step 1/1 : FROM x\n{evil}")
-    octal = "".join(f"\\{byte:03o}" for byte in evil.encode())
-    tests = [run_command(f"printf '{octal}'; false"), output_contains(f"printf '{octal}'", "x")]
-    _, out, _ = called(de.main, *arguments(["FROM x"], *tests, more=["--verbose"]))
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
-    assert not re.search(r"^\s*::", out, re.MULTILINE)
-    assert not re.search(r"##\w*\[", out)
-    assert "\\x1b[2J" in out
+    monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.5)
+    fake.fault(**(row.fault or {"on": "nothing"}))
+
+    _, out, err = called(de.main, *arguments(["FROM x"], row.test, more=row.more))
+
+    assert_is_harmless(out)
+    assert_is_harmless(err)
+    assert re.search(r"\\x(1b|9b)", out + err)  # a part of the text is shown
 
 
 def test_line_that_repeats_a_command_has_the_shell_of_its_test(fake, arguments):

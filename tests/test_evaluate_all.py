@@ -470,6 +470,24 @@ def test_full_disk_stops_the_run(stub, monkeypatch):
     assert len(stub()) < 40
 
 
+def test_reports_that_cannot_be_written_now_and_then_do_not_stop_the_run(stub, monkeypatch):
+    tree({f"m/app{number}": "" for number in range(60)})
+    write_file = de.write_file
+    calls = []
+
+    def write_each_fourth(path, text, *, append=False):
+        calls.append(path)
+        if len(calls) % 4:
+            raise de.EvaluationError(f"{path}: cannot write: No space left on device", "output")
+        write_file(path, text, append=append)
+
+    monkeypatch.setattr(de, "write_file", write_each_fourth)
+    out = run("--parallel", "1")[1]
+
+    assert "could not be written: the running evaluations clean up" not in out
+    assert len(stub()) == 60
+
+
 def test_folder_of_reports_that_cannot_be_made_ends_nothing(stub):
     tree({"m/a": "", "n/a": ""})
     os.makedirs("reports")
@@ -552,11 +570,25 @@ def test_score_of_another_dockerfile_is_set_aside_if_there_is_no_new_one(stub):
     assert has("reports/m/app.json.previous", "total_score")
 
 
-def test_interrupted_repetition_is_due_at_the_next_start(stub):
-    tree({"m/app": "FAIL"})
+@pytest.mark.parametrize("word", ["FAIL", "SLOW", "LATE", "NOSTART"])
+def test_repetition_that_was_not_made_is_due_at_the_next_start(stub, word):
+    tree({"m/app": word})
     run("--no-repeat")
     stub()
-    assert run()[0] == 0
+
+    code = run()[0]
+
+    assert code == 0
+    assert stub() == ["m/app --no-cache"]
+
+
+def test_repetition_without_an_image_is_made_again_at_each_start(stub):
+    tree({"m/app": "LATE THEN FAIL"})
+    run()
+    stub()
+
+    run()
+
     assert stub() == ["m/app --no-cache"]
 
 

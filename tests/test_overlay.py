@@ -188,10 +188,6 @@ def sha256(folder):
     return de.folder_sha256(str(folder))
 
 
-def test_hash_of_an_overlay_stays_the_same(folder):
-    assert sha256(folder) == sha256(folder)
-
-
 def test_name_changes_the_hash_of_an_overlay(folder):
     before = sha256(folder)
 

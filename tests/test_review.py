@@ -847,6 +847,14 @@ def test_faked_image_has_stubs_and_no_network(clean_engine, write, tmp_path):
     )
 
 
+def test_only_the_faked_image_has_no_network(fake, write):
+    called(review.main, write(FILE), "--base", "x")
+
+    bare, faked = fake.calls("build")
+    assert "--network=none" not in bare
+    assert "--network=none" in faked
+
+
 def test_image_without_a_shell_is_an_error(clean_engine, write):
     code, _, err = called(review.main, write(FILE), "--base", "scratch")
 
