@@ -179,10 +179,9 @@ def test_engine_that_fails_is_at_fault_unless_the_failure_is_permanent(log):
     assert is_engines is not is_certain, str(error)
 
 
-def find(name):
-    """Return the log of a Dockerfile as docker 28 prints it, with the usual image store."""
-    (log,) = [log for log in logs.LOGS if log.name == name and "overlay2" in log.program]
-    return log
+def find(name, program="docker 28.5.2, buildx 0.29.1, overlay2"):
+    """Return the log of a Dockerfile, by default as docker 28 prints it."""
+    return next(log for log in logs.LOGS if log.name == name and log.program.startswith(program))
 
 
 def test_context_entry_whose_name_is_not_utf8_is_named(tmp_path):
@@ -205,8 +204,9 @@ def test_unreadable_context_entry_is_named():
     assert "open pgdata: permission denied" in str(error)
 
 
-def test_mirror_that_fails_is_named():
-    log = find("mirror-403-docker.io")
+@pytest.mark.parametrize("program", ["docker 20.10.24, BuildKit", "docker 28.5.2, buildx 0.29.1"])
+def test_mirror_that_fails_is_named(program):
+    log = find("mirror-403-docker.io", program)
 
     error = blame(log, inquiry_for(log))
 
