@@ -473,6 +473,7 @@ def test_worker_with_other_files_and_another_version_makes_the_same_reports(real
     check_all(3)
 
 
+@pytest.mark.no_podman  # which has no engine beside it
 def test_worker_without_an_engine_is_retired(real_cluster):
     real_cluster.worker("dead", DOCKER_HOST="unix:///nonexistent.sock")
     real_cluster.worker("good")

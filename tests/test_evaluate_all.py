@@ -919,6 +919,7 @@ def test_interrupted_run_on_an_engine_continues_and_leaves_nothing():
     check_reports()
 
 
+@pytest.mark.no_podman  # whose cache mounts have no namespaces
 @pytest.mark.usefixtures("buildkit")
 def test_models_have_cache_mounts_of_their_own_on_an_engine():
     dockerfile = (

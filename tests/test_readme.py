@@ -133,6 +133,7 @@ def test_python_example_prints_the_score(fake, checkout):
     assert done.stdout.endswith(" of 23\n")
 
 
+@pytest.mark.no_podman  # which prints other steps
 @pytest.mark.usefixtures("engine", "legacy", "checkout")
 def test_session_on_the_first_screen_is_what_is_printed():
     ((command, shown),) = re.findall(r"```console\n\$ (python3 .*)\n((?s:.*?))```", README)
