@@ -5,6 +5,7 @@ The engine works in all of them; what its registries answer is said in each test
 
 from __future__ import annotations
 
+import signal
 from typing import NamedTuple
 
 import logs
@@ -529,10 +530,11 @@ def test_build_that_times_out_on_an_engine_that_fails_gives_no_score():
     assert error is fault
 
 
-def test_docker_that_is_killed_gives_no_score():
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_docker_that_is_killed_gives_no_score(number):
     failure = de.BuildFailure(kind=de.RUN, step="[2/2] RUN x")
 
-    error = blame_for(failure, failure, exit_code=-9)
+    error = blame_for(failure, failure, exit_code=-number)
 
     assert error.kind == "engine"
-    assert "killed during the build (signal 9)" in str(error)
+    assert f"killed during the build (signal {number:d})" in str(error)
