@@ -385,6 +385,13 @@ def test_missing_rubric_is_an_error(tmp_path):
         de.load_rubric(str(tmp_path / "none.json"))
 
 
+def test_slip_beside_a_bracket_is_no_comma():
+    with pytest.raises(de.EvaluationError) as caught:
+        de.parse_rubric(b'{"tests" ]', "r.json")
+
+    assert "comma" not in str(caught.value)
+
+
 SHIPPED = sorted((PROJECT / "rubrics").glob("*.json"))
 
 
@@ -509,6 +516,15 @@ def test_draw_that_is_no_object_is_an_error(errors):
 
     expected = "tests[0].params.draw: expected an object of NAME: [from, to], found []"
     assert expected in errors({"tests": [test]})
+
+
+def test_comment_in_draw_is_no_name(load):
+    draw = {"_why": "as many as the tool takes", **DRAW}
+    test = {"type": "run_command", "params": {"command": ": {a} {b} {z}", "draw": draw}}
+
+    (read,) = load({"tests": [test]}).tests
+
+    assert set(read.check.drawn) == set(DRAW)
 
 
 def test_numbers_are_drawn_anew_for_each_evaluation(load):
