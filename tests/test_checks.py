@@ -227,7 +227,7 @@ LONG_OUTPUT = (
     [(f"{LONG_OUTPUT}; false", 8192), (LONG_OUTPUT, 1024)],
     ids=["failed: 8 KB", "passed: 1 KB"],
 )
-def test_long_output_keeps_head_and_tail(fake, evaluate, command, size):
+def test_long_output_keeps_its_beginning_and_end(fake, evaluate, command, size):
     """What is between them is counted."""
     (row,) = evaluate(["FROM x"], run_command(command))["test_results"]
 

@@ -44,6 +44,21 @@ def test_hidden_files_are_no_answers():
     assert names() == ["a/app"]
 
 
+def test_hidden_folders_have_no_answers():
+    tree({"a/app": "", ".git/app": "", "a/.cache/app": ""})
+
+    assert names() == ["a/app"]
+
+
+def test_first_layout_that_matches_counts():
+    tree({"a/1/app": ""})
+    special = "--layout={model}/1/{repo}.dockerfile"
+    general = "--layout={model}/{repo}.dockerfile"
+
+    assert names(special, general) == ["a/app"]
+    assert names(general, special) == ["a/1/app"]
+
+
 def test_each_folder_is_visited_once_by_its_own_path():
     tree({"a/app": "", "b/app": "", "../elsewhere/app": ""})
     os.symlink("../b", "artifacts/a/x")

@@ -855,6 +855,52 @@ def test_only_the_faked_image_has_no_network(fake, write):
     assert "--network=none" in faked
 
 
+def test_images_without_a_solution_work_in_workspace(fake, write, monkeypatch):
+    written = []
+    write_file = review.de.write_file
+
+    def note(path, text):
+        written.append(text)
+        write_file(path, text)
+
+    monkeypatch.setattr(review.de, "write_file", note)
+    called(review.main, write(FILE), "--base", "x")
+
+    assert "FROM x\nWORKDIR /workspace\n" in written
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ((), "solutions"),
+        (("--context", "project"), "project"),
+        (("--context", "project", "--solution-context", "other"), "other"),
+    ],
+    ids=["no context", "the project's context", "a context of its own"],
+)
+def test_context_of_the_solution(fake, write, tmp_path, monkeypatch, given, used):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("solutions", "project", "other"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "solutions" / "Dockerfile").write_text("FROM x\n")
+
+    called(review.main, write(FILE), "--base", "x", "--solution", "solutions/Dockerfile", *given)
+
+    first = fake.calls("build")[0]
+    assert os.path.basename(first[-1]) == used
+
+
+def test_strict_names_the_missing_files_of_the_options(fake, write, tmp_path):
+    context, solution = tmp_path / "{repo}", tmp_path / "{repo}.dockerfile"
+    words = ["--base", "x", "--context", context, "--solution", solution]
+
+    code, _, err = called(review.main, write(FILE), "--strict", *words)
+
+    missing = re.findall(r"^strict: .*: (\w+): not measured, no ", err, re.MULTILINE)
+    assert missing == ["copied", "solution"]
+    assert code == 1
+
+
 def test_image_without_a_shell_is_an_error(clean_engine, write):
     code, _, err = called(review.main, write(FILE), "--base", "scratch")
 
