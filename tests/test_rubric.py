@@ -88,6 +88,15 @@ def test_byte_order_mark_is_accepted(load):
 
 
 NULL_PARAMS = dict.fromkeys(["exit_code", "shell", "draw", "match"])
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1, 10**6])
+def test_timeout_is_any_number_of_seconds(load, seconds):
+    (test,) = load({"tests": [{**TRUE, "timeout": seconds}]}).tests
+
+    assert test.timeout == seconds
+
+
 NULL_KEYS = dict.fromkeys(["id", "timeout", "score", "requires", "category", "description"])
 WITHOUT_OPTIONAL_KEYS = {"tests": [output_contains("x", "y")]}
 WITH_NULLS = {
