@@ -307,6 +307,11 @@ RUN_COMMAND = [
         message="exit code 0, expected 3",
     ),
     Case(
+        "the lowest exit code is expected",
+        params={"command": "true", "exit_code": 0},
+        message="exit code 0",
+    ),
+    Case(
         "the highest exit code is expected",
         params={"command": "exit 255", "exit_code": 255},
         message="exit code 255",

@@ -329,3 +329,13 @@ def test_error_far_from_the_end_of_a_long_output_is_not_looked_for():
     lines = ["error: the first one", *["progress"] * 100]
 
     assert de.error_line("\n".join(lines)) == "progress"
+
+
+def test_environment_that_cannot_be_read_fails(fake, evaluate):
+    variable = {"type": "envvar_set", "params": {"name": "HOME"}}
+    fake.shell("nonce=$4", r'printf "$nonce=B\nHOME=/root\n$nonce=E 1\n"', "exit 1")
+
+    report = evaluate(["FROM x"], variable)
+
+    assert messages(report) == ["cannot read the environment (exit code 1)"]
+    assert list(statuses(report).values()) == ["failed"]

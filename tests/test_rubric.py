@@ -87,9 +87,6 @@ def test_byte_order_mark_is_accepted(load):
     assert len(rubric.tests) == 1
 
 
-NULL_PARAMS = dict.fromkeys(["exit_code", "shell", "draw", "match"])
-
-
 @pytest.mark.parametrize("seconds", [0.5, 1, 10**6])
 def test_timeout_is_any_number_of_seconds(load, seconds):
     (test,) = load({"tests": [{**TRUE, "timeout": seconds}]}).tests
@@ -97,6 +94,7 @@ def test_timeout_is_any_number_of_seconds(load, seconds):
     assert test.timeout == seconds
 
 
+NULL_PARAMS = dict.fromkeys(["exit_code", "shell", "draw", "match"])
 NULL_KEYS = dict.fromkeys(["id", "timeout", "score", "requires", "category", "description"])
 WITHOUT_OPTIONAL_KEYS = {"tests": [output_contains("x", "y")]}
 WITH_NULLS = {
@@ -341,6 +339,11 @@ MISTAKES = [
         "an exit code that is too high",
         content=typed("run_command", command="x", exit_code=256),
         error="tests[0].params.exit_code: expected 0 to 255 or 'any', found 256",
+    ),
+    Mistake(
+        "an exit code that is too low",
+        content=typed("run_command", command="x", exit_code=-1),
+        error="tests[0].params.exit_code: expected 0 to 255 or 'any', found -1",
     ),
     Mistake(
         "an exit code that is true",
