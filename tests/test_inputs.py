@@ -11,10 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
-from xml.etree import ElementTree
 
 import pytest
-from cases import FALSE, TRUE, run_command
+from cases import TRUE
 from conftest import PIPES, PROGRAM, called, error_of, outcome, statuses
 from engine import wait_for
 
@@ -456,25 +455,3 @@ def test_only_podman_is_installed(fake, evaluate, monkeypatch, tmp_path):
 
     assert kind == "engine"
     assert message.endswith(", use --docker podman")
-
-
-# Reports for a screen
-
-
-def test_markdown_stays_small(fake, evaluate, tmp_path):
-    tests = [TRUE, *[run_command(f"echo {'x' * 300}; false")] * 40]
-
-    evaluate(["FROM x"], *tests, markdown=str(tmp_path / "summary.md"), jobs=8)
-
-    text = (tmp_path / "summary.md").read_text()
-    assert len(text.encode()) < 8000
-    assert "| passed |" not in text
-    assert "more tests" in text
-
-
-def test_junit_failure_has_its_message_as_text(fake, evaluate, tmp_path):
-    evaluate(["FROM x"], FALSE, junit=str(tmp_path / "junit.xml"))
-
-    failure = ElementTree.parse(str(tmp_path / "junit.xml")).find(".//failure")
-    assert failure.get("message") == "exit code 1: why"
-    assert failure.text == "exit code 1: why"

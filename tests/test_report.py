@@ -281,6 +281,13 @@ def test_test_without_a_command_has_no_exit_code(fake, evaluate):
     assert row["exit_code"] is None
 
 
+def test_test_that_did_not_run_was_not_retried(fake, evaluate):
+    (row,) = evaluate(["FROM x", "RUN FAIL"], TRUE)["test_results"]
+
+    assert row["status"] == "not_run"
+    assert row["retried"] is False
+
+
 # JUnit
 
 OUTCOMES = [
@@ -375,6 +382,14 @@ def test_time_of_the_junit_suite_is_that_of_the_tests(fake, evaluate):
     assert suite.get("time") == "12.5"
 
 
+def test_junit_failure_has_its_message_as_text(fake, evaluate):
+    suite = ElementTree.fromstring(de.as_junit(evaluate(["FROM x"], FALSE)))
+
+    failure = suite.find(".//failure")
+    assert failure.get("message") == "exit code 1: why"
+    assert failure.text == "exit code 1: why"
+
+
 # Markdown
 
 
@@ -403,6 +418,19 @@ def test_markdown_has_a_summary_and_a_table(fake, arguments, tmp_path):
     assert lines[2] == "1 of 2 tests passed, score 1 of 2 (50.0%)"
     assert lines[4:6] == ["| status | test | score | message | seconds |", "|---|---|---|---|---|"]
     assert lines[7].startswith(rf"| failed | run\_command\_2 | 0/1 | {message} | ")
+
+
+def test_markdown_that_is_too_long_has_the_failures_that_fit(fake, evaluate):
+    report = evaluate(["FROM x"], TRUE, FALSE)
+    passed, failed = report["test_results"]
+    report["test_results"] = [passed, *[{**failed, "message": "x" * 300}] * 40]
+
+    text = de.as_markdown(report)
+
+    shown = [line for line in text.splitlines() if line.startswith("| failed |")]
+    assert "| passed |" not in text
+    assert f"\n… and {41 - len(shown)} more tests\n" in text
+    assert de.MAX_MARKDOWN - len(shown[0]) <= len(text.encode()) < de.MAX_MARKDOWN
 
 
 # Writing
