@@ -440,6 +440,14 @@ def test_result_between_engine_failures_ends_their_row(stub):
     assert "in engine errors" not in run("--parallel", "1")[1]
 
 
+def test_row_of_engine_failures_begins_again_after_a_result(stub):
+    words = ["DEAD", "DEAD", "", "DEAD", "DEAD", "DEAD", "", ""]
+    tree({f"m/app{number}": word for number, word in enumerate(words)})
+
+    assert "the last 3 evaluations ended in engine errors" in run("--parallel", "1")[1]
+    assert len(stub()) < len(words), "it goes on until the retries at the end"
+
+
 # ---- Files of one task ----
 
 
@@ -482,7 +490,7 @@ def test_full_disk_stops_the_run(stub, monkeypatch):
     code, out, _ = run("--parallel", "1")
     assert code == 1
     assert "the last 20 reports could not be written: the running evaluations clean up\n" in out
-    assert len(stub()) < 40
+    assert 20 <= len(stub()) < 40
 
 
 def test_reports_that_cannot_be_written_now_and_then_do_not_stop_the_run(stub, monkeypatch):
@@ -711,6 +719,24 @@ def test_interrupted_fresh_run_goes_on_where_it_stopped(stub):
 
 
 # ---- Interrupts ----
+
+
+def test_evaluation_that_goes_on_is_not_interrupted(stub, monkeypatch):
+    tree({"m/app": "SLEEP"})
+    looks = []
+
+    def show(progress, longest):
+        looks.append(longest)
+        if len(looks) == 3:
+            Path("awake").write_text("")
+
+    monkeypatch.setattr(ea, "WAKE_UP", 0.1)  # seconds
+    monkeypatch.setattr(ea.Progress, "show", show)
+    code = run()[0]
+
+    assert code == 0
+    assert kinds() == {"m/app": ""}
+    assert not Path("interrupts").exists()
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
