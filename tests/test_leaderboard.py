@@ -944,6 +944,12 @@ def test_template_of_the_page_has_no_script_and_loads_nothing():
     assert re.findall(active, TEMPLATE) == []
 
 
+def test_browser_may_load_nothing_for_the_page(hostile):
+    (policy,) = re.findall(r'"Content-Security-Policy" content="([^"]*)"', hostile.page)
+
+    assert policy.split("; ") == ["default-src 'none'", "style-src 'unsafe-inline'"]
+
+
 def test_hostile_text_is_escaped_on_the_page(hostile):
     own = set(re.findall(r"<(\w+)", TEMPLATE))
     of_tables = {"p", "thead", "tbody", "tr", "th", "td", "details", "summary", "pre"}
