@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
@@ -270,6 +271,7 @@ def test_error_that_may_pass_is_retried_once_at_the_end(stub, word):
     assert code == 1
     assert stub() == ["m/a", "m/b", "m/a"]
     assert kinds() == {"m/a": NO_SCORE_KINDS[word], "m/b": ""}
+    assert f"m/a: {NO_SCORE_KINDS[word]} error: why, to be tried again\n" in out
     assert f"no score: {NO_SCORE_KINDS[word]} error: why: m/a\n" in out
 
 
@@ -446,6 +448,56 @@ def test_row_of_engine_failures_begins_again_after_a_result(stub):
 
     assert "the last 3 evaluations ended in engine errors" in run("--parallel", "1")[1]
     assert len(stub()) < len(words), "it goes on until the retries at the end"
+
+
+class OneDeadEngine:
+    """A worker whose first evaluation shows that its engine is dead; the others have ended."""
+
+    parallel = 2
+    max_failures = 1
+
+    def __init__(self, report):
+        dead = ea.Result("engine", "why", engine_failed=True)
+        self._results = iter([dead, ea.Result("", report=report)])
+
+    def submit(self, job, options, rubric):
+        future = Future()
+        future.set_result(next(self._results))
+        return future
+
+    def interrupt(self):
+        return True
+
+    def retire(self, address):
+        return False
+
+    def longest(self):
+        return None
+
+
+def test_score_that_comes_after_the_stop_is_kept(stub):
+    tree({"m/a": "", "m/b": ""})
+    run()
+    scored = report("m/b")
+    for file in Path("reports/m").iterdir():
+        file.unlink()
+    tasks, _ = ea.find_tasks(ea.parse_arguments([]), ea.Rubrics())
+    jobs = [ea.Job(task) for task in tasks]
+    coordinator = ea.Coordinator(ea.parse_arguments([]), jobs, {}, ea.Rubrics())
+
+    coordinator.run(OneDeadEngine(scored))
+
+    assert coordinator.stop_reason == "the last 1 evaluations ended in engine errors"
+    assert kinds() == {"m/b": ""}
+
+
+def test_report_has_the_letters_of_any_language(stub):
+    tree({"münchen/app": ""})
+    run()
+
+    text = Path("reports/münchen/app.json").read_text(encoding="utf-8")
+
+    assert '"dockerfile": "artifacts/münchen/app.dockerfile"' in text
 
 
 # ---- Files of one task ----
