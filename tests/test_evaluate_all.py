@@ -198,6 +198,29 @@ def test_longest_evaluation_is_named_after_a_minute_of_silence(monkeypatch, caps
     assert capsys.readouterr().out == ""
 
 
+def test_progress_counts_the_failed_builds_that_are_left(stub, monkeypatch):
+    counts = []
+    monkeypatch.setattr(ea.Progress, "show", lambda progress, _: counts.append(progress.failed))
+    tree({"m/a": "FAIL", "m/b": "FAIL ONCE", "m/c": ""})
+
+    run("--parallel", "1")
+
+    assert max(counts) == 2
+    assert counts[-1] == 1, "the repetition of one has worked"
+
+
+def test_progress_counts_the_failed_builds_of_earlier_starts(stub, monkeypatch):
+    tree({"m/a": "FAIL", "m/b": "", "m/c": ""})
+    run()
+    counts = []
+    monkeypatch.setattr(ea.Progress, "show", lambda progress, _: counts.append(progress.failed))
+    tree({"m/d": ""})
+
+    run()
+
+    assert set(counts) == {1}
+
+
 def test_progress_bar_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(ea.sys.stdout, "isatty", lambda: True, raising=False)
     progress = ea.Progress(total=4, failed=1)
@@ -408,6 +431,14 @@ def test_what_follows_a_result(row):
     assert decision.is_written == row.is_written
     assert decision.next_job == JOBS[row.then]
     assert decision.engine_failures == row.engine_failures
+
+
+def test_rubric_without_points_has_a_score_of_zero():
+    summary = {"total_score": 0, "max_score": 0}
+
+    score = ea.score_of({**REPORT, "summary": summary, "error": None})
+
+    assert score.part == 0
 
 
 def test_without_repetitions_nothing_follows_a_failed_build():
