@@ -173,6 +173,31 @@ def test_report_without_a_score_keeps_the_scored_one_before_it(fake, evaluate, t
     assert report["warnings"] == [warning]
 
 
+def test_score_that_cannot_be_kept_is_a_warning(fake, evaluate, tmp_path):
+    output = tmp_path / "report.json"
+    evaluate(["FROM x"], TRUE, output=str(output))
+    (tmp_path / "report.json.previous").mkdir()
+    fake.fault("version", stderr="Cannot connect to the Docker daemon")
+
+    report = evaluate(["FROM x"], TRUE, output=str(output))
+
+    (warning,) = report["warnings"]
+    assert warning.startswith("the earlier report, with a score, is lost: ")
+    assert json.loads(output.read_text()) == report
+
+
+@pytest.mark.parametrize("content", ["{}", '{"x": 1}', '{"error": 5}', '{"error": {"kind": []}}'])
+def test_file_that_is_no_report_is_not_kept(fake, evaluate, tmp_path, content):
+    output = tmp_path / "report.json"
+    output.write_text(content)
+    fake.fault("version", stderr="Cannot connect to the Docker daemon")
+
+    report = evaluate(["FROM x"], TRUE, output=str(output))
+
+    assert report["warnings"] == []
+    assert json.loads(output.read_text()) == report
+
+
 def test_failed_build_replaces_an_earlier_score(fake, evaluate, tmp_path):
     output = tmp_path / "report.json"
     evaluate(["FROM x"], TRUE, output=str(output))
