@@ -433,12 +433,15 @@ def test_what_follows_a_result(row):
     assert decision.engine_failures == row.engine_failures
 
 
-def test_rubric_without_points_has_a_score_of_zero():
-    summary = {"total_score": 0, "max_score": 0}
+@pytest.mark.parametrize(
+    ("points", "of", "part"), [(3, 4, 0.75), (4, 4, 1), (0, 0, 0)], ids=["some", "all", "none"]
+)
+def test_score_is_a_part_of_the_points(points, of, part):
+    summary = {"total_score": points, "max_score": of}
 
     score = ea.score_of({**REPORT, "summary": summary, "error": None})
 
-    assert score.part == 0
+    assert score.part == part
 
 
 def test_without_repetitions_nothing_follows_a_failed_build():
