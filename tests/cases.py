@@ -25,7 +25,6 @@ def files_exist(*paths: str, **more: object) -> dict:
 TRUE = run_command("cd /")
 FALSE = run_command("echo why; false")
 LOOK = files_exist("/etc/passwd")
-HELLO = output_contains("echo hello $HOME", "hello")
 
 SPECIAL_NAMES = [
     "-dash",
@@ -514,6 +513,9 @@ BUILDKIT_START = (
     "#1 transferring dockerfile: 72B done\n"
     "#1 DONE 0.0s\n\n"
 )
+
+
+FROM = "FROM busybox:stable\n ---> a79ebfed6780"  # a step of the legacy builder
 
 
 def legacy(*steps: str, error: str) -> dict[str, str]:

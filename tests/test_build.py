@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from cases import LOOK, TRUE, buildkit, legacy, podman
+from cases import FROM, LOOK, TRUE, buildkit, legacy, podman
 from conftest import error_of, messages, outcome
 
 import DockerfileEvaluator as de
 
-FROM = "FROM busybox:stable\n ---> a79ebfed6780"
 FROM_VERTEX = "[1/2] FROM docker.io/library/busybox:stable\nCACHED"
 APT = "E: Unable to locate package x"
 # How each builder says that a RUN failed, up to the exit code

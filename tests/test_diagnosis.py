@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cases import TRUE, buildkit, legacy
+from cases import FROM, TRUE, buildkit, legacy
 from conftest import error_of, messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -108,7 +108,6 @@ def failed_build(log, **more):
 
 
 NO_SPACE_ERROR = "Error processing tar file(exit status 1): write /a: no space left on device"
-FROM = "FROM busybox:stable\n ---> a79ebfed6780"
 FULL_DISK = legacy(FROM, "COPY a /", error=NO_SPACE_ERROR)
 RUN_PRINTS_FULL_DISK = legacy(
     FROM, f"RUN x\n{NO_SPACE_ERROR}", error="The command 'x' returned a non-zero code: 1"

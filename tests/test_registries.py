@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
-from cases import TRUE, buildkit, legacy, podman
+from cases import FROM, TRUE, buildkit, legacy, podman
 from conftest import error_of, outcome, statuses
 
 import DockerfileEvaluator as de
 
-FROM = "FROM busybox:stable\n ---> a79ebfed6780"
 FROM_VERTEX = "[1/2] FROM docker.io/library/x\nCACHED"
 METADATA = "[internal] load metadata for "
 SYNTAX = "resolve image config for docker-image://docker.io/docker/dockerfile:1"
