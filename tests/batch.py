@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import evaluate_all as ea
+import pytest
 from cases import run_command
-from conftest import PROJECT, called
+from conftest import PIPES, PROJECT, called
 
+issue_57 = pytest.mark.xfail(strict=True, reason="issue 57")  # not yet kept by the program
 run = functools.partial(called, ea.main)  # returns the exit code, stdout and stderr
 
 
@@ -20,8 +22,8 @@ def tree(dockerfiles, *tests):
     for place, text in dockerfiles.items():
         file = Path(f"artifacts/{place}.dockerfile")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"# {place}\n{text}")
-        rubric = {"tests": tests or [run_command("true")]}
+        file.write_bytes(os.fsencode(f"# {place}\n{text}\n"))
+        rubric = {"tests": tests or [run_command("true"), run_command("true")]}
         Path(f"rubrics/{file.stem}.json").write_text(json.dumps(rubric))
 
 
@@ -30,42 +32,28 @@ def report(place):
     return json.loads(Path(f"reports/{place}.json").read_text())
 
 
-def kinds():
-    """Return the kind of error in each report ("" if there is none)."""
+def scores():
+    """Return the part of the points in each report by MODEL/REPO, or the kind of its error."""
     found = {}
-    for file in Path("reports").rglob("*.json"):
-        error = json.loads(file.read_text())["error"]
-        found[f"{file.parent.name}/{file.stem}"] = error["kind"] if error else ""
+    for file in filter(Path.is_file, Path("reports").rglob("*.json")):
+        content = json.loads(file.read_text())
+        total, most = (content["summary"][key] for key in ("total_score", "max_score"))
+        place = str(file.relative_to("reports"))[: -len(".json")]
+        found[place] = content["error"]["kind"] if total is None else total / most
     return found
 
 
-def has(file, text):
-    """Return whether a file exists and contains a text."""
-    return os.path.exists(file) and text in Path(file).read_text()
-
-
-def start(*words):
+def start(*words, **options):
     """Start the command in a process of its own."""
     program = [sys.executable, str(PROJECT / "artifacts" / "evaluate_all.py"), *words]
-    return subprocess.Popen(
-        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
-    )
+    return subprocess.Popen(program, encoding="utf-8", **{**PIPES, **options})
 
 
-# Runs the command with the evaluator's stub, in a process of its own.
-STUBBED = """
-import sys
-sys.path[:0] = sys.argv[1:3]
-import evaluate_all
-evaluate_all.PROGRAM = sys.argv[2] + "/stub_evaluator.py"
-sys.exit(evaluate_all.main(sys.argv[3:]))
-"""
-
-
-def start_stubbed(*words):
-    """Start the command in a process of its own, with the stub as the evaluator."""
-    folders = [str(PROJECT / "artifacts"), str(PROJECT / "tests")]
-    program = [sys.executable, "-c", STUBBED, *folders, *words]
-    return subprocess.Popen(
-        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
-    )
+def finished(process, seconds=120):
+    """Wait for a process; return its exit code, stdout and stderr."""
+    with process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        finally:
+            process.kill()
+    return process.returncode, out, err

@@ -58,7 +58,6 @@ def fill(folder) -> None:
 
 
 NO_FILE = "no such file, or not accessible to the image's user"
-NO_FOLDER = "no such directory, or not accessible to the image's user"
 DRAW = {"a": [1000000, 2999999]}
 
 
@@ -66,425 +65,139 @@ class Case(NamedTuple):
     """A test on the files of `fill`, and the verdict on it."""
 
     when: str
-    params: dict
+    status: str
     message: str  # a part of it
-    status: str = "passed"
+    params: dict
+
+
+def passes(when: str, **params: object) -> Case:
+    return Case(when, status="passed", message="", params=params)
+
+
+def fails(when: str, message: str, **params: object) -> Case:
+    return Case(when, status="failed", message=message, params=params)
 
 
 COMMAND_EXISTS = [
-    Case("a program on the PATH", params={"name": "sh"}, message="found "),
-    Case("a builtin command of the shell", params={"name": "cd"}, message="found cd"),
-    Case("a path of a program", params={"name": "./program"}, message="found ./program"),
-    Case(
-        "no program of the name",
-        params={"name": "no-such"},
-        status="failed",
-        message="not found: no-such",
-    ),
-    Case(
-        "a path of a folder",
-        params={"name": "/etc"},
-        status="failed",
-        message="not found: /etc",
-    ),
-    Case(
-        "a path of a file that is not executable",
-        params={"name": "./file"},
-        status="failed",
-        message="not found: ./file",
-    ),
-    Case(
-        "a name that looks like an option",
-        params={"name": "-v"},
-        status="failed",
-        message="not found: -v",
-    ),
-    Case(
-        "a name that looks like shell code",
-        params={"name": "sh; true"},
-        status="failed",
-        message="not found: sh; true",
-    ),
+    passes("a program on the PATH", name="sh"),
+    passes("a builtin command of the shell", name="cd"),
+    passes("a path of a program", name="./program"),
+    fails("no program of the name", "not found: no-such", name="no-such"),
+    fails("a path of a folder", "not found: /etc", name="/etc"),
+    fails("a path of a file that is not executable", "not found: ./file", name="./file"),
+    fails("a name that looks like an option", "not found: -v", name="-v"),
+    fails("a name that looks like shell code", "not found: sh; true", name="sh; true"),
 ]
 COMMANDS_EXIST = [
-    Case("all are there", params={"names": ["sh", "cat"]}, message="found "),
-    Case(
-        "some are missing",
-        params={"names": ["sh", "no", "cat", "nope"]},
-        status="failed",
-        message="not found: nope",
-    ),
-    Case(
-        "many are missing",
-        params={"names": ["sh", *(f"no{number}" for number in range(30))]},
-        status="failed",
-        message="; 25 more",
-    ),
+    passes("all are there", names=["sh", "cat"]),
+    fails("some are missing", "not found: no; not found: nope", names=["sh", "no", "cat", "nope"]),
 ]
 ENVVAR_SET = [
-    Case("it is set", params={"name": "SET"}, message="SET is set"),
-    Case("it is the PATH", params={"name": "PATH"}, message="PATH is set"),
-    Case("its name has a dot", params={"name": "dotted.name"}, message="dotted.name is set"),
-    Case(
-        "it is empty",
-        params={"name": "EMPTY"},
-        status="failed",
-        message="EMPTY is set, but empty",
-    ),
-    Case(
-        "a variable of the shell",
-        params={"name": "IFS"},
-        status="failed",
-        message="IFS is not set",
-    ),
-    Case(
-        "a variable that the shell exports",
-        params={"name": "PWD"},
-        status="failed",
-        message="PWD is not set",
-    ),
-    Case(
-        "it is the beginning of another name",
-        params={"name": "PREFIX"},
-        status="failed",
-        message="PREFIX is not set",
-    ),
-    Case(
-        "it matches another name as a pattern",
-        params={"name": "dotted_name"},
-        status="failed",
-        message="dotted_name is not set",
-    ),
+    passes("it is set", name="SET"),
+    passes("it is the first of all", name="PATH"),
+    passes("its name has a dot", name="dotted.name"),
+    fails("it is empty", "EMPTY is set, but empty", name="EMPTY"),
+    fails("a variable of the shell", "IFS is not set", name="IFS"),
+    fails("a variable that the shell exports", "PWD is not set", name="PWD"),
+    fails("it is the beginning of another name", "not set", name="PREFIX"),
+    fails("it is the end of another name", "not set", name="name"),
+    fails("it matches another name as a pattern", "not set", name="dotted_name"),
 ]
 FILES_EXIST = [
-    Case(
-        "files, a link and special names",
-        params={"paths": ["file", "link", *SPECIAL_NAMES]},
-        message="found ",
-    ),
-    Case(
-        "one of two is missing",
-        params={"paths": ["file", "missing"]},
-        status="failed",
-        message=f"{NO_FILE}: missing",
-    ),
-    Case(
-        "a pattern is a plain name",
-        params={"paths": ["fil*"]},
-        status="failed",
-        message=f"{NO_FILE}: fil*",
-    ),
-    Case(
-        "a variable is a plain name",
-        params={"paths": ["$PWD/file"]},
-        status="failed",
-        message=f"{NO_FILE}: $PWD/file",
-    ),
-    Case(
-        "a folder and a dangling link",
-        params={"paths": ["folder", "dangling"]},
-        status="failed",
-        message=f"a directory, not a file: folder; {NO_FILE}: dangling",
-    ),
-    Case(
-        "a pipe",
-        params={"paths": ["pipe"]},
-        status="failed",
-        message="neither a file nor a directory: pipe",
-    ),
+    passes("files, a link and special names", paths=["file", "link", *SPECIAL_NAMES]),
+    fails("one of two is missing", f"{NO_FILE}: missing", paths=["file", "missing"]),
+    fails("a pattern is a plain name", f"{NO_FILE}: fil*", paths=["fil*"]),
+    fails("a variable is a plain name", f"{NO_FILE}: $PWD/file", paths=["$PWD/file"]),
+    fails("a folder", "a directory, not a file: folder", paths=["folder"]),
+    fails("a dangling link", f"{NO_FILE}: dangling", paths=["dangling"]),
+    fails("a pipe", ": pipe", paths=["pipe"]),
 ]
 DIRS_EXIST = [
-    Case(
-        "folders and a link to one",
-        params={"paths": ["folder", "/etc", "link-to-folder"]},
-        message="found ",
-    ),
-    Case(
-        "a link to a file",
-        params={"paths": ["link"]},
-        status="failed",
-        message="a file, not a directory: link",
-    ),
-    Case(
-        "a file",
-        params={"paths": ["file"]},
-        status="failed",
-        message="a file, not a directory: file",
-    ),
-    Case(
-        "nothing there",
-        params={"paths": ["nowhere"]},
-        status="failed",
-        message=f"{NO_FOLDER}: nowhere",
-    ),
+    passes("folders and a link to one", paths=["folder", "/etc", "link-to-folder"]),
+    fails("a file", "a file, not a directory: file", paths=["file"]),
+    fails("a link to a file", "a file, not a directory: link", paths=["link"]),
+    fails("nothing there", "nowhere", paths=["nowhere"]),
 ]
 FILE_CONTAINS = [
-    Case(
-        "one of two texts",
-        params={"path": "file", "contains": ["nothing", "needle"]},
-        message="file contains 'needle'",
-    ),
-    Case(
-        "a text with the end of a line, through a link",
-        params={"path": "link", "contains": ["hay\n"]},
-        message="link contains 'hay\\n'",
-    ),
-    Case(
-        "a text in another case",
-        params={"path": "file", "contains": ["Needle"]},
-        status="failed",
-        message="file contains none of 'Needle'",
-    ),
-    Case(
-        "all of two texts",
-        params={"path": "file", "contains": ["needle", "hay"], "match": "all"},
-        message="file contains 'needle', 'hay'",
-    ),
-    Case(
+    passes("one of two texts", path="file", contains=["nothing", "needle"]),
+    passes("all of two texts", path="file", contains=["needle", "hay"], match="all"),
+    passes("a text with the end of a line, through a link", path="link", contains=["hay\n"]),
+    passes("a path that looks like an option", path="-dash", contains=["<-dash>"]),
+    passes("a path that looks like shell code", path="$(false)", contains=["<$(false)>"]),
+    passes("a path and a text that are not ASCII", path="é€", contains=["é€"]),
+    fails("a text in another case", "contains none of 'Needle'", path="file", contains=["Needle"]),
+    fails(
         "one of two texts, but all are required",
-        params={"path": "file", "contains": ["needle", "straw"], "match": "all"},
-        status="failed",
-        message="file lacks 'straw'",
+        "file lacks 'straw'",
+        path="file",
+        contains=["needle", "straw"],
+        match="all",
     ),
-    Case(
-        "a pattern is a plain text",
-        params={"path": "file", "contains": ["needle.*hay"]},
-        status="failed",
-        message="contains none of",
-    ),
-    Case(
-        "no file",
-        params={"path": "missing", "contains": ["file"]},
-        status="failed",
-        message=f"cannot read missing: {NO_FILE}",
-    ),
-    Case(
-        "a folder",
-        params={"path": "folder", "contains": ["file"]},
-        status="failed",
-        message="cannot read folder: not a regular file",
-    ),
-    Case(
-        "a pipe",
-        params={"path": "pipe", "contains": ["x"]},
-        status="failed",
-        message="cannot read pipe: not a regular file",
-    ),
-    Case(
-        "a path that looks like an option",
-        params={"path": "-dash", "contains": ["<-dash>"]},
-        message="-dash contains '<-dash>'",
-    ),
-    Case(
-        "a path that looks like shell code",
-        params={"path": "$(false)", "contains": ["<$(false)>"]},
-        message="contains",
-    ),
-    Case(
-        "a path and a text that are not ASCII",
-        params={"path": "é€", "contains": ["é€"]},
-        message="é€ contains 'é€'",
-    ),
+    fails("a pattern is a plain text", "none of", path="file", contains=["needle.*hay"]),
+    fails("no file", f"cannot read missing: {NO_FILE}", path="missing", contains=["file"]),
+    fails("a folder", "cannot read folder", path="folder", contains=["file"]),
+    fails("a pipe", "cannot read pipe", path="pipe", contains=["x"]),
 ]
 RUN_COMMAND = [
-    Case("it succeeds", params={"command": "true"}, message="exit code 0"),
-    Case(
-        "it fails",
-        params={"command": "exit 3"},
-        status="failed",
-        message="exit code 3: no output",
-    ),
-    Case(
-        "it fails as expected",
-        params={"command": "exit 3", "exit_code": 3},
-        message="exit code 3",
-    ),
-    Case(
-        "it succeeds against expectation",
-        params={"command": "true", "exit_code": 3},
-        status="failed",
-        message="exit code 0, expected 3",
-    ),
-    Case(
-        "the lowest exit code is expected",
-        params={"command": "true", "exit_code": 0},
-        message="exit code 0",
-    ),
-    Case(
-        "the highest exit code is expected",
-        params={"command": "exit 255", "exit_code": 255},
-        message="exit code 255",
-    ),
-    Case(
-        "any exit code is expected",
-        params={"command": "exit 200", "exit_code": "any"},
-        message="exit code 200",
-    ),
-    Case(
-        "the shell stops at an error",
-        params={"command": "set -e; false; echo on"},
-        status="failed",
-        message="exit code 1",
-    ),
-    Case("it replaces the shell", params={"command": "exec true"}, message="exit code 0"),
-    Case(
-        "it replaces the shell and fails",
-        params={"command": "exec sh -c 'exit 130'"},
-        status="failed",
-        message="exit code 130",
-    ),
-    Case(
-        "a syntax error",
-        params={"command": "if"},
-        status="failed",
-        message="exit code 2",
-    ),
-    Case(
-        "no such program",
-        params={"command": "no-such"},
-        status="failed",
-        message="exit code 127: ",
-    ),
-    Case(
-        "it kills itself",
-        params={"command": "kill -9 $$"},
-        status="failed",
-        message="exit code 137: no output (killed)",
-    ),
-    Case(
-        "the exit code of a failed docker run",
-        params={"command": "exit 125"},
-        status="failed",
-        message="exit code 125",
-    ),
-    Case(
-        "no variables of the script",
-        params={"command": 'test -z "$status$path"'},
-        message="exit code 0",
-    ),
-    Case(
-        "nothing on standard input",
-        params={"command": "read line || exit 4"},
-        status="failed",
-        message="exit code 4",
-    ),
-    Case(
-        "a process stays in the background",
-        params={"command": "sleep 600 & echo away"},
-        message="exit code 0",
-    ),
-    Case(
-        "a shell that the image lacks",
-        params={"command": "true", "shell": "./no"},
-        status="failed",
-        message="the image has no shell ./no",
-    ),
-    Case(
-        "a command that looks like an option",
-        params={"command": "-x; exit 5"},
-        status="failed",
-        message="exit code 5",
-    ),
-    Case(
-        "a command that looks like an option with a plus sign",
-        params={"command": "+x; exit 6"},
-        status="failed",
-        message="exit code 6",
-    ),
-    Case(
-        "drawn numbers",
-        params={"command": "test {a*2} -eq $(({a} + {a}))", "draw": DRAW},
-        message="exit code 0",
-    ),
+    passes("it succeeds", command="true"),
+    passes("it fails as expected", command="exit 255", exit_code=255),
+    passes("any exit code is expected", command="exit 200", exit_code="any"),
+    passes("a process stays in the background", command="sleep 600 & echo away"),
+    passes("another shell", command="exit 3", shell="./program"),
+    passes("drawn numbers", command="test {a*2} -eq $(({a} + {a}))", draw=DRAW),
+    fails("it fails", "exit code 2, expected 0: no output", command="exit 2"),
+    fails("it succeeds unexpectedly", "exit code 0, expected 3", command=":", exit_code=3),
+    fails("the shell stops at an error", "exit code 1", command="set -e; false; echo on"),
+    fails("it replaces the shell", "exit code 130", command="exec sh -c 'exit 130'"),
+    fails("a syntax error", "exit code 2", command="if"),
+    fails("no such program", "exit code 127", command="no-such"),
+    fails("it kills itself", "exit code 137", command="kill -9 $$"),
+    fails("the exit code of a failed docker run", "exit code 125", command="exit 125"),
+    fails("nothing on standard input", "exit code 4", command="read line || exit 4"),
+    fails("it looks like an option", "exit code 5", command="-x; exit 5"),
+    fails("it looks like an option with a plus sign", "exit code 6", command="+x; exit 6"),
+    fails("a shell that the image lacks", "has no shell ./no", command="true", shell="./no"),
 ]
 OUTPUT_CONTAINS = [
-    Case(
-        "standard output",
-        params={"command": "echo out", "contains": ["out"]},
-        message="output contains 'out'",
-    ),
-    Case(
-        "standard error",
-        params={"command": "echo err >&2", "contains": ["err"]},
-        message="output contains 'err'",
-    ),
-    Case(
-        "no end of the line",
-        params={"command": "printf out", "contains": ["out"]},
-        message="output contains 'out'",
-    ),
-    Case(
-        "the text, but a failure",
-        params={"command": "echo out; exit 1", "contains": ["out"]},
-        status="failed",
-        message="exit code 1: out",
-    ),
-    Case(
-        "a pattern is a plain text",
-        params={"command": "echo 'a.b'", "contains": ["a?b"]},
-        status="failed",
-        message="output contains none of 'a?b'; last line: 'a.b'",
-    ),
-    Case(
-        "no output",
-        params={"command": ":", "contains": ["x"]},
-        status="failed",
-        message="output contains none of 'x'; the command printed nothing",
-    ),
-    Case(
+    passes("standard output", command="echo out", contains=["out"]),
+    passes("standard error", command="echo err >&2", contains=["err"]),
+    passes("a message of the shell", command="no-such || true", contains=["no-such"]),
+    passes("a text of two lines", command="echo a; echo b", contains=["a\nb"]),
+    passes("a NUL byte", command="printf 'a\\000b'", contains=["b"]),
+    passes("bytes that are not UTF-8", command="printf '\\377\\376x'", contains=["x"]),
+    passes("drawn numbers", command="echo = $(({a} * 3))", contains=["= {a*3}\n"], draw=DRAW),
+    fails("the text, but a failure", "exit code 1", command="echo x; exit 1", contains=["x"]),
+    fails("a pattern is a plain text", "line: a.b", command="echo 'a.b'", contains=["a?b"]),
+    fails("no output", "(no output)", command=":", contains=["x"]),
+    fails(
         "one of two texts, but all are required",
-        params={"command": "echo a", "contains": ["a", "b"], "match": "all"},
-        status="failed",
-        message="output lacks 'b'; last line: 'a'",
+        "the output lacks 'b'",
+        command="echo a",
+        contains=["a", "b"],
+        match="all",
     ),
-    Case(
-        "a text of two lines",
-        params={"command": "echo a; echo b", "contains": ["a\nb"]},
-        message="output contains 'a\\nb'",
-    ),
-    Case(
-        "a message of the shell",
-        params={"command": "no-such || true", "contains": ["no-such"]},
-        message="output contains",
-    ),
-    Case(
+    fails(
         "a shell that the image lacks, with any exit code",
-        params={"command": "x", "contains": ["no such"], "shell": "/no", "exit_code": "any"},
-        status="failed",
-        message="no shell /no",
+        "no shell /no",
+        command="x",
+        contains=["no such"],
+        shell="/no",
+        exit_code="any",
     ),
-    Case(
-        "the markers of the script are no output",
-        params={"command": "true", "contains": ["=E", "=B"]},
-        status="failed",
-        message="contains none of",
-    ),
-    Case(
-        "a NUL byte",
-        params={"command": "printf 'a\\000b'", "contains": ["b"]},
-        message="output contains 'b'",
-    ),
-    Case(
-        "bytes that are not UTF-8",
-        params={"command": "printf '\\377\\376x'", "contains": ["x"]},
-        message="output contains 'x'",
-    ),
-    Case(
+    fails("the markers of the script", "none of", command=":", contains=["=E", "=B"]),
+    fails(
         "the expected exit code, but not the text",
-        params={"command": "exit 2; echo", "contains": ["x"], "exit_code": 2},
-        status="failed",
-        message="contains none of",
+        "none of",
+        command="exit 2",
+        contains=["x"],
+        exit_code=2,
     ),
-    Case(
-        "a text of drawn numbers",
-        params={"command": "echo = $(({a} * 3))", "contains": ["= {a*3}\n"], "draw": DRAW},
-        message="output contains '= ",
-    ),
-    Case(
+    fails(
         "another text than that of drawn numbers",
-        params={"command": "echo '= {a*2}'; : {a}", "contains": ["= {a}\n"], "draw": DRAW},
-        status="failed",
-        message="none of '= ",
+        "none of '= ",
+        command="echo '= {a*2}'; : {a}",
+        contains=["= {a}\n"],
+        draw=DRAW,
     ),
 ]
 CASES = {

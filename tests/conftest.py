@@ -17,10 +17,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import pytest
-from engine import FakeHub, PrivateEngine, census, docker, engine_answers, find_buildkit
+from engine import (
+    FakeHub,
+    PrivateEngine,
+    census,
+    docker,
+    engine_answers,
+    find_buildkit,
+    started_engine,
+)
 
 import DockerfileEvaluator as de
 
@@ -78,10 +86,8 @@ def hermetic(monkeypatch, tmp_path):
 
 LAUNCHER = """#!/bin/sh
 # Simple calls are answered here, by a line of shell code: to start Python takes ten times as long.
-for last do :; done
 name=$1
 case $name in image | container) name="$1 $2" ;; esac
-[ "$last" = --help ] && name="$1 help"
 if [ -e "$FAKE_DOCKER/answers/$name" ]; then
     echo "('$name', [], $$)" >>"$FAKE_DOCKER/calls"
     . "$FAKE_DOCKER/answers/$name"
@@ -96,21 +102,17 @@ SETTINGS = {
         "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"},
     },
     "info": {
-        "ID": "fake",
-        "SystemTime": "2026-01-01T00:00:00.5Z",
         "Driver": "overlay2",
         "NCPU": 4,
         "MemTotal": 2**32,
     },
     "image": {
-        "ID": "sha256:" + "1d" * 32,
+        "Id": "sha256:" + "1d" * 32,
         "Size": 1234,
         "Os": "linux",
         "Architecture": "amd64",
-        "RootFS": {"Layers": ["sha256:" + "5a" * 32, "sha256:" + "6b" * 32]},
     },
-    "pull": "Error response from daemon: manifest for x:latest not found: manifest unknown",
-    "events": "",  # of a container, as `docker events` prints them
+    "pull": {},  # docker's error by image or registry
     "environment": {},  # of a container, beside PATH
     "shell": "/bin/sh",
     "state": {},  # of a container, for `docker container inspect`
@@ -138,7 +140,6 @@ class Fake:
         (self.folder / "new").write_text(repr({**self._settings, **texts}))
         os.replace(str(self.folder / "new"), str(self.folder / "settings"))
         answers = {name: f"echo {shlex.quote(text)}" for name, text in texts.items()}
-        answers.update({"build help": "", "run help": ""})
         answers.update({"ps": LIST.format("containers"), "image ls": LIST.format("images")})
         faults = {
             ("*" if "engine" in fault["do"] else fault["on"]) for fault in self._settings["faults"]
@@ -220,7 +221,7 @@ def fake_docker_py(tmp_path_factory):
 
 @pytest.fixture
 def fake(monkeypatch, tmp_path, fake_docker_py):
-    """Put the fake docker first on the PATH; no delay before a second build, a small smoke test."""
+    """Put the fake docker first on the PATH; the control experiment writes little."""
     program = tmp_path / "programs" / "docker"
     program.parent.mkdir()
     text = LAUNCHER.replace("PYTHON", shlex.quote(sys.executable))
@@ -228,20 +229,10 @@ def fake(monkeypatch, tmp_path, fake_docker_py):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "fake"))
-    monkeypatch.setattr(de, "RETRY_DELAY", 0.0)
-    monkeypatch.setattr(
-        de, "MAX_CLOCK_OFFSET", float("inf")
-    )  # its clock always shows the same time
-    monkeypatch.setattr(de, "LARGE_SMOKE_TEST", 2 * de.SMOKE_TEST)
+    monkeypatch.setattr(de, "LARGE", 4096)  # bytes
     fake = Fake(tmp_path / "fake", program)
     yield fake
     fake.kill_all()
-
-
-@pytest.fixture
-def smoke_test_passes(monkeypatch):
-    """Skip the smoke test, which has tests of its own."""
-    monkeypatch.setattr(de, "smoke_test", lambda *_, **__: "")
 
 
 # Rubrics, Dockerfiles and evaluations
@@ -324,6 +315,13 @@ def report(tmp_path):
     return read
 
 
+def ended_by(kind: str | None, options: de.Options) -> de.Report:
+    """Return the report of an evaluation that an error of some kind has ended before its tests."""
+    evaluation = de.Evaluation(options, de.read_inputs(options), de.Docker(""), de.Console(None))
+    evaluation.error = de.EvaluationError(kind, "why") if kind else None
+    return de.make_report(evaluation)
+
+
 def called(
     main: Callable[[Any], int], *words: object, encoding: str = "utf-8"
 ) -> tuple[int, str, str]:
@@ -346,49 +344,13 @@ def called(
     return (code, *(stream.buffer.getvalue().decode() for stream in streams))
 
 
-class Stub:
-    """Plays evaluator and engine for evaluate_all.
-
-    A call returns the evaluations since the last one.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._docker = folder / "docker"
-        self.docker("""case "$*" in info*) echo '{"NCPU": 2}' ;; *) echo '{}' ;; esac""")
-        Path("calls").write_text("")
-
-    def __call__(self) -> list[str]:
-        lines = Path("calls").read_text().splitlines()
-        Path("calls").write_text("")
-        return lines
-
-    def docker(self, script: str) -> None:
-        """Replace the docker program by a shell script; it notes its calls in `docker-calls`."""
-        self._docker.write_text(f'#!/bin/sh\necho "$*" >>docker-calls\n{script}\n')
-        self._docker.chmod(0o755)
-
-    def engine_is_dead(self) -> None:
-        """Let all further evaluations end with an engine that does not answer."""
-        Path("engine-is-dead").write_text("")
-
-
-@pytest.fixture
-def stub(tmp_path, monkeypatch):
-    """Let artifacts/evaluate_all.py run tests/stub_evaluator.py."""
-    import evaluate_all
-
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(evaluate_all, "PROGRAM", str(PROJECT / "tests" / "stub_evaluator.py"))
-    return Stub(tmp_path)
-
-
 @pytest.fixture
 def start():
     """Start the command line in a process of its own, with some of the module's limits changed."""
     with contextlib.ExitStack() as stack:
 
         def run(*words: str, before: Any = (), limits: Any = (), **more: Any) -> Any:
-            changes = {"RETRY_DELAY": 0.0, **dict(limits)}
+            changes = dict(limits)
             statements = [
                 f"import sys; sys.path.insert(0, {str(PROJECT)!r})",
                 "import DockerfileEvaluator as de",
@@ -472,7 +434,7 @@ def shell(request, tmp_path):
     return str(link)
 
 
-# Real engines. Each worker of pytest-xdist has two of its own: tests run in parallel, and each can
+# Real engines. Each worker of pytest-xdist has one of its own: tests run in parallel, and each can
 # list all that is on its engine. Without xdist or root, all tests share the engine that the suite
 # was started on.
 
@@ -522,64 +484,26 @@ def saved(*images: str) -> bytes:
     return subprocess.run(words, stdout=subprocess.PIPE, check=True, env=STARTED_IN).stdout
 
 
-@contextlib.contextmanager
-def started_engine(folder: Path, *images: str, **options: Any):
-    """Start an engine with some images; stop and delete it at the end."""
-    engine = PrivateEngine(folder, **options)
-    try:
-        engine.start()
-        engine.load(saved(*images))
-        yield engine
-    finally:
-        engine.stop()
-        shutil.rmtree(str(folder), ignore_errors=True)
-
-
-class OwnEngines(NamedTuple):
-    """Engines of a worker: with debian:bookworm-slim, and with a network bridge.
-
-    Both use the fake registries.
-    """
-
-    plain: PrivateEngine
-    bridged: PrivateEngine
-    hub: FakeHub
-
-
 @pytest.fixture(scope="session")
-def own_engines(any_engine, tmp_path_factory):
-    """Return the engines of this worker, or None if all tests share one."""
+def own_engine(any_engine, tmp_path_factory):
+    """Return the engine of this worker, whose registries are fake; None if all tests share one."""
     if "PYTEST_XDIST_WORKER" not in os.environ or not can_start_engines():
         yield None
         return
-    hub, folder = FakeHub(tmp_path_factory.mktemp("hub")), tmp_path_factory.mktemp
-    with contextlib.ExitStack() as stack:
-        start = stack.enter_context
-        plain = start(
-            started_engine(folder("own"), "busybox:stable", "debian:bookworm-slim", hub=hub)
-        )
-        bridged = start(started_engine(folder("own"), "busybox:stable", hub=hub, network=True))
-        yield OwnEngines(plain, bridged, hub)
+    hub = FakeHub(tmp_path_factory.mktemp("hub"))
+    images = saved("busybox:stable", "debian:bookworm-slim")
+    with started_engine(tmp_path_factory.mktemp("own"), images, hub=hub) as started:
+        yield started
 
 
 @pytest.fixture
-def engine(request, own_engines, monkeypatch):
-    """Select an engine of this worker; `buildkit` and `bridge` need the one with a bridge.
+def engine(own_engine, monkeypatch):
+    """Select the engine of this worker.
 
     Every test on an engine uses this, before all its other fixtures.
     """
-    if own_engines:
-        builder = getattr(request.node, "callspec", None) and request.node.callspec.params.get(
-            "builder"
-        )
-        needs_bridge = {builder, *request.fixturenames} & {"buildkit", "bridge"}
-        chosen = own_engines.bridged if needs_bridge else own_engines.plain
-        monkeypatch.setenv("DOCKER_HOST", chosen.host)
-
-
-@pytest.fixture
-def bridge(engine):
-    """Run the test on the engine with a bridge: its containers have a network of their own."""
+    if own_engine:
+        monkeypatch.setenv("DOCKER_HOST", own_engine.host)
 
 
 @pytest.fixture(scope="module")
@@ -592,24 +516,20 @@ def private_engine(any_engine, tmp_path_factory):
 
         def start(**options: Any) -> PrivateEngine:
             folder = tmp_path_factory.mktemp("e")
-            return stack.enter_context(started_engine(folder, "busybox:stable", **options))
+            return stack.enter_context(started_engine(folder, saved("busybox:stable"), **options))
 
         yield start
 
 
 @pytest.fixture(scope="session")
-def buildkit_program(own_engines, tmp_path_factory):
+def buildkit_program(any_engine):
     """Return a docker CLI that builds with BuildKit.
 
     With DOCKERFILE_EVALUATOR_ANY_BUILDER=1 it is the one on the PATH, whatever it builds with.
     """
     if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
         return shutil.which("docker")
-    with pytest.MonkeyPatch.context() as patch:
-        if own_engines:  # other tests would count what is built on the shared engine
-            patch.setenv("DOCKER_HOST", own_engines.bridged.host)
-        program = find_buildkit(tmp_path_factory.mktemp("try"))
-    return program or pytest.fail(
+    return find_buildkit() or pytest.fail(
         "no docker CLI here builds with BuildKit; Debian's docker.io does"
     )
 

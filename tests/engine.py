@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -33,17 +30,18 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") 
         time.sleep(0.02)
 
 
-# Runs main() and prints, as the last line on stderr: exit code, peak memory in KiB, seconds. The
-# memory is VmHWM of proc(5): ru_maxrss of getrusage(2) includes the process that forked this one.
+# Runs main() and prints the fields of Measured, as the last line on stderr. The memory is VmHWM of
+# proc(5): ru_maxrss of getrusage(2) includes the process that forked this one.
 MEASURED = """
-import re, sys, time
+import os, re, sys, time
 sys.path.insert(0, sys.argv.pop(1))
 import DockerfileEvaluator as de
 started = time.perf_counter()
 code = de.main(sys.argv[1:])
 taken = time.perf_counter() - started
+used = sum(os.times()[:4])
 memory = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]
-print(code, memory, taken, file=sys.stderr)
+print(code, memory, taken, used, file=sys.stderr)
 """
 
 
@@ -53,87 +51,51 @@ class Measured(NamedTuple):
     code: int
     memory: float  # peak, in MiB
     seconds: float  # without the start of Python
+    processor: float  # seconds, with those of its docker programs
 
 
-def measured(*words: str) -> Measured:
-    """Run the command line in a process of its own."""
-    command = [sys.executable, "-c", MEASURED, str(Path(__file__).parent.parent), *words]
+def measured(*words: str, project: Path = Path(__file__).parent.parent) -> Measured:
+    """Run the command line of the evaluator in a folder, in a process of its own."""
+    command = [sys.executable, "-c", MEASURED, str(project), *words]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=600)
-    code, memory, seconds = done.stderr.decode().splitlines()[-1].split()
-    return Measured(int(code), int(memory) / 1024, float(seconds))
+    code, memory, seconds, processor = done.stderr.decode().splitlines()[-1].split()
+    return Measured(int(code), int(memory) / 1024, float(seconds), float(processor))
 
 
-def docker(*words: str) -> str:
+def docker(*words: str, program: str = "docker", **more: Any) -> str:
     """Run a docker command and return its output."""
-    done = subprocess.run(["docker", *words], stdout=subprocess.PIPE, check=True)
-    return done.stdout.decode()
-
-
-class _Connection(http.client.HTTPConnection):
-    """A connection to an engine's socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("docker", timeout=60)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-def ask(host: str, question: str) -> Any:
-    """Send a GET request to an engine's API, which is ten times as fast as the docker program."""
-    with contextlib.closing(_Connection(host[len("unix://") :])) as connection:
-        connection.request("GET", question)
-        return json.loads(connection.getresponse().read())
+    done = subprocess.run([program, *words], stdout=subprocess.PIPE, check=True, **more)
+    return str(done.stdout, "utf-8")
 
 
 def census() -> dict[str, list[str]]:
     """Return all containers, images, tags and volumes of the engine."""
-    host = os.environ.get("DOCKER_HOST", "")
-    if host.startswith("unix://"):
-        images = ask(host, "/images/json?all=1")
-        return {
-            "containers": sorted(
-                container["Id"] for container in ask(host, "/containers/json?all=1")
-            ),
-            "images": sorted(image["Id"] for image in images),
-            "tags": sorted(
-                tag for image in images for tag in image["RepoTags"] or () if "<none>" not in tag
-            ),
-            "volumes": sorted(volume["Name"] for volume in ask(host, "/volumes")["Volumes"] or ()),
-        }
-    tags = docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+    listed = docker(
+        "images", "--all", "--no-trunc", "--format={{.ID}} {{.Repository}}:{{.Tag}}"
+    ).split()
     return {
         "containers": sorted(docker("ps", "--all", "--quiet", "--no-trunc").split()),
-        "images": sorted(set(docker("images", "--all", "--quiet", "--no-trunc").split())),
-        "tags": sorted(tag for tag in tags if "<none>" not in tag),
+        "images": sorted(set(listed[::2])),
+        "tags": sorted(tag for tag in listed[1::2] if "<none>" not in tag),
         "volumes": sorted(docker("volume", "ls", "--quiet").split()),
     }
 
 
-def engine_answers() -> bool:
-    if not shutil.which("docker"):
-        return False
-    done = subprocess.run(
-        ["docker", "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    return done.returncode == 0
+def engine_answers(*options: str) -> bool:
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        return bool(docker(*options, "version", stderr=subprocess.DEVNULL))
+    return False
 
 
-def find_buildkit(folder: Path) -> str:
+def find_buildkit() -> str:
     """Return a docker program that builds with BuildKit, itself or with buildx; "" if none does."""
-    (folder / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
-    environment = {**os.environ, "DOCKER_BUILDKIT": "1"}
     for place in os.environ["PATH"].split(os.pathsep):
         candidate = os.path.join(place, "docker")
         if os.access(candidate, os.X_OK):
-            words = [candidate, "build", "--force-rm", "--tag", "buildkit-test", str(folder)]
-            built = subprocess.run(words, env=environment, capture_output=True)
-            if built.returncode == 0:
-                docker("image", "rm", "buildkit-test")
-            if built.returncode == 0 and b"#1 " in built.stderr:
+            version = docker("version", "--format={{.Client.Version}}", program=candidate)
+            needs_buildx = int(version.partition(".")[0]) >= 23
+            buildx = subprocess.run([candidate, "buildx", "version"], capture_output=True)
+            if buildx.returncode == 0 or not needs_buildx:
                 return candidate
     return ""
 
@@ -141,59 +103,43 @@ def find_buildkit(folder: Path) -> str:
 class PrivateEngine:
     """A dockerd in namespaces of its own, which a test may kill, stop and start again.
 
-    `network` adds a bridge: containers reach each other and nothing else. BuildKit runs no command
-    without a bridge, but a bridge makes each container slower by half. `disk` is the size in MiB of
-    a tmpfs as data root, `hub` the fake registries. With `mirror` it asks their mirror of Docker
-    Hub first.
+    Its containers reach each other and nothing else. `disk` is the size in MiB of a tmpfs as data
+    root, `hub` the fake registries. With `mirror` it asks their mirror of Docker Hub first.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        network: bool = False,
-        disk: int = 0,
-        hub: FakeHub | None = None,
-        mirror: bool = False,
+        self, folder: Path, *, disk: int = 0, hub: FakeHub | None = None, mirror: bool = False
     ) -> None:
         self.folder = folder
         self.host = f"unix://{folder}/docker.sock"
         self.process: Any = None
         self.hub = hub
-        self._network = network
         self._disk = disk
-        self._mirror = mirror
+        self._option = f"--registry-mirror=http://{fake_hub.MIRROR}" if mirror else ""
 
     def start(self) -> None:
         """Start dockerd and wait until it answers."""
         self._kill_orphans()
-        # In the network of the host, a second dockerd would delete the bridge of the first one.
-        script = self._preparation() + 'exec dockerd "$@"'
-        words = ["unshare", "--net", "--mount", "sh", "-euc", script, "sh"]
-        words += ["--host", self.host, "--iptables=false", "--ip-forward=false"]
-        words += [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec"]
-        words += [f"--pidfile={self.folder}/pid", "--max-download-attempts=1"]
-        if not self._network:
-            words.append("--bridge=none")
-        if self._mirror:
-            words.append("--registry-mirror=http://127.0.0.1:8081")
         # Compiling the default seccomp filter takes a tenth of each container's time.
         (self.folder / "all.json").write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
-        words += [f"--seccomp-profile={self.folder}/all.json"]
-        environment = {**os.environ, **(self.hub.environment() if self.hub else {})}
+        script = f"""
+            {self._preparation()}
+            exec dockerd --host={self.host} --iptables=false --ip-forward=false \\
+                --data-root={self.folder}/data --exec-root={self.folder}/exec \\
+                --pidfile={self.folder}/pid --seccomp-profile={self.folder}/all.json \\
+                --max-download-attempts=1 {self._option}
+        """
+        # In the network of the host, a second dockerd would delete the bridge of the first one.
+        words = ["unshare", "--net", "--mount", "sh", "-euc", script]
         with open(f"{self.folder}/log", "ab") as log:
-            self.process = subprocess.Popen(
-                words, stdout=log, stderr=log, start_new_session=True, env=environment
-            )
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
         wait_for(self.answers, what="for the private engine to start")
         if self.hub:
             wait_for((self.hub.folder / "ready").exists, what="for the fake registries to start")
 
     def answers(self) -> bool:
         assert self.process.poll() is None, f"dockerd ended, see {self.folder}/log"
-        with contextlib.suppress(OSError, ValueError):
-            return bool(ask(self.host, "/version"))
-        return False
+        return engine_answers("--host", self.host)
 
     def inside(self, *words: str) -> bytes:
         """Run a command in the engine's namespaces."""
@@ -202,14 +148,7 @@ class PrivateEngine:
 
     def docker(self, *words: str, **more: Any) -> str:
         """Run a docker command on this engine and return its output."""
-        done = subprocess.run(
-            ["docker", "--host", self.host, *words], stdout=subprocess.PIPE, check=True, **more
-        )
-        return str(done.stdout, "utf-8")
-
-    def load(self, saved: bytes) -> None:
-        """Load images from the output of `docker save`."""
-        self.docker("load", "--quiet", input=saved)
+        return docker("--host", self.host, *words, **more)
 
     def kill(self) -> None:
         self.process.kill()
@@ -219,18 +158,22 @@ class PrivateEngine:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         self.process.wait(60)
+        self._kill_orphans()
 
     def _preparation(self) -> str:
         """Return the shell commands that set up the namespaces, before the shell is dockerd."""
         # pytest-xdist kills workers that do not end in time after Ctrl-C. Then this ends dockerd,
         # which has the process id of the shell.
-        watch = f"while kill -0 {os.getpid()}; do sleep 2; kill -0 $$ || exit; done; "
-        watch += "kill $$; kill -CONT $$"
-        commands = f"({watch}) 2>/dev/null &\nip link set lo up\n"
+        commands = f"""
+            (
+                while kill -0 {os.getpid()}; do sleep 2; kill -0 $$ || exit; done
+                kill $$; kill -CONT $$
+            ) 2>/dev/null &
+            ip link set lo up
+        """
         if self._disk:
             data = self.folder / "data"
-            data.mkdir(exist_ok=True)
-            commands += f"mount -t tmpfs -o size={self._disk}m tmpfs {data}\n"
+            commands += f"mkdir -p {data}; mount -t tmpfs -o size={self._disk}m tmpfs {data}\n"
         if self.hub:
             commands += self.hub.preparation()
         return commands
@@ -243,80 +186,89 @@ class PrivateEngine:
         """
         for pid, words in command_lines():
             if b"containerd" in words[0] and f"{self.folder}/".encode() in b" ".join(words):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                end({pid})
         for file in self.folder.glob("exec/**/containerd.pid"):
             file.unlink()
+
+
+@contextlib.contextmanager
+def started_engine(folder: Path, saved: bytes, **options: Any) -> Iterator[PrivateEngine]:
+    """Start an engine with the images of `docker save`; stop and delete it at the end."""
+    engine = PrivateEngine(folder, **options)
+    try:
+        engine.start()
+        engine.docker("load", "--quiet", input=saved)
+        yield engine
+    finally:
+        engine.stop()
+        shutil.rmtree(str(folder), ignore_errors=True)
 
 
 class FakeHub:
     """Fake public image registries, which a private engine takes for the real ones.
 
     The engine's network has a name server that knows no other name, and one TLS server for
-    docker.io, ghcr.io, quay.io, gcr.io, mcr.microsoft.com, nvcr.io, public.ecr.aws,
-    registry.k8s.io, registry.gitlab.com and their token endpoints. Every download from
-    http://127.0.0.1/ breaks off. The behaviours of a registry:
+    all registries of REGISTRIES in fake_hub.py. Every download from http://127.0.0.1/ breaks off.
+    Where a registry answers, it has the control images of the evaluator. The behaviours:
 
-    missing         no image exists; the error is that of the real registry
+    missing         no other image exists; the error is that of the real registry
     limits          429, TOOMANYREQUESTS
+    pull-limits     429 for GET, while HEAD says that every image exists but those named no-such
     unavailable     503
-    expired         401, incorrect username or password
     authentication  401, authentication required
-    hangs up        the connection is closed without an answer
+    forbidden       403, denied
+    hangs-up        the connection is closed without an answer
+    untrusted       the certificate is nobody's
+    refuses         the connection is refused
     away            the host name is unknown
-    broken          every image exists, but the download of its layer breaks off
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
-        self._make_certificate()
+        self._make_certificates()
         self.behave("missing")
 
-    def behave(self, how: str, host: str = "everywhere") -> None:
-        """Set the behaviour of all registries, or of one, such as "docker.io".
-
-        Then the others are "missing".
-        """
-        (self.folder / "new").write_text(f"{how}\n{host}\n")
+    def behave(self, how: str, mirror: str = "missing") -> None:
+        """Set the behaviour of all registries, except those that are named after one."""
+        (self.folder / "new").write_text(f"{how} {mirror}")
         os.replace(self.folder / "new", self.folder / "behaviour")
-
-    def environment(self) -> dict[str, str]:
-        """Return what makes dockerd trust these registries."""
-        return {"SSL_CERT_FILE": f"{self.folder}/cert.pem"}
 
     def preparation(self) -> str:
         """Return the shell commands that start the registries in an engine's namespaces."""
-        program = f"{sys.executable} -S -E {fake_hub.__file__} {self.folder}"
-        return (
-            f"mount --bind {self.folder}/hosts /etc/hosts\n"
-            f"mount --bind {self.folder}/resolv.conf /etc/resolv.conf\n"
-            f"ip address add {fake_hub.ADDRESS} dev lo\n"
-            f"rm -f {self.folder}/ready\n"
-            f"echo $$ >{self.folder}/pid\n"
-            f"{program} & \n"
-        )
+        return f"""
+            export SSL_CERT_FILE={self.folder}/trusted.pem
+            mount --bind {self.folder}/hosts /etc/hosts
+            mount --bind {self.folder}/resolv.conf /etc/resolv.conf
+            ip address add {fake_hub.ADDRESS} dev lo
+            ip address add {fake_hub.CLOSED_ADDRESS} dev lo
+            rm -f {self.folder}/ready
+            echo $$ >{self.folder}/pid
+            {sys.executable} -S -E {fake_hub.__file__} {self.folder} &
+        """
 
     def client(self, file: Path, program: str) -> None:
         """Write a script that runs a docker program in the registries' network.
 
         With BuildKit the client, not the engine, requests the token of a registry.
         """
-        file.write_text(
-            "#!/bin/sh\n"
-            f"export SSL_CERT_FILE={self.folder}/cert.pem\n"
-            f'exec nsenter --target="$(cat {self.folder}/pid)" --net --mount '
-            f"""sh -c 'cd "$0" && exec "$@"' "$PWD" {program} "$@"\n"""
-        )
+        lines = f"""#!/bin/sh
+            export SSL_CERT_FILE={self.folder}/trusted.pem
+            exec nsenter --target="$(cat {self.folder}/pid)" --net --mount \\
+                sh -c 'cd "$0" && exec "$@"' "$PWD" {program} "$@"
+        """
+        file.write_text(lines)
         file.chmod(0o755)
 
-    def _make_certificate(self) -> None:
-        words = ["openssl", "req", "-x509", "-nodes", "-days", "30", "-newkey", "ec"]
-        words += ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=registries"]
-        words += ["-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in fake_hub.HOSTS)]
-        words += ["-keyout", f"{self.folder}/key.pem", "-out", f"{self.folder}/cert.pem"]
-        subprocess.run(words, check=True, capture_output=True)
+    def _make_certificates(self) -> None:
+        names = ",".join(f"DNS:{host}" for host in fake_hub.HOSTS if ":" not in host)
+        for name in ("trusted", "untrusted"):
+            command = "openssl req -x509 -nodes -days 30 -newkey ec -subj /CN=registries"
+            command += " -pkeyopt ec_paramgen_curve:prime256v1 -keyout - -out -"
+            words = [*command.split(), "-addext", f"subjectAltName={names}"]
+            done = subprocess.run(words, check=True, capture_output=True)
+            (self.folder / f"{name}.pem").write_bytes(done.stdout)
 
 
 class Sleep:
@@ -328,13 +280,8 @@ class Sleep:
 
     def test(self, **more: object) -> dict[str, Any]:
         """Return a test that runs this command, with the id "slow"."""
-        return {
-            "id": "slow",
-            "type": "run_command",
-            "params": {"command": self.command},
-            "timeout": 300,
-            **more,
-        }
+        params = {"command": self.command}
+        return {"id": "slow", "type": "run_command", "params": params, "timeout": 300, **more}
 
     def processes(self) -> set[int]:
         wanted = [b"sleep", self.argument.encode()]
@@ -351,12 +298,15 @@ def command_lines() -> Iterator[tuple[int, list[bytes]]]:
             yield int(name), Path("/proc", name, "cmdline").read_bytes().split(b"\0")[:-1] or [b""]
 
 
-def docker_children(command: str) -> list[int]:
-    """Return the process ids of the `docker COMMAND` that this process has started."""
-    found = []
-    for pid, words in command_lines():
-        with contextlib.suppress(OSError):
-            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-            if int(parent) == os.getpid() and words[1:2] == [command.encode()]:
-                found.append(pid)
-    return found
+def docker_children() -> set[int]:
+    """Return the process ids of each `docker run` and `docker build` of this process."""
+    command = ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="]
+    lines = subprocess.run(command, stdout=subprocess.PIPE).stdout.decode().splitlines()
+    return {int(line.split()[0]) for line in lines if line.split()[2:3] in (["run"], ["build"])}
+
+
+def end(processes: set[int]) -> None:
+    """Kill processes."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""A fake docker: images and containers are files, and a container's /bin/sh runs on the host.
+"""A fake docker, a small engine: images and containers are files, a container's /bin/sh runs here.
 
-It does not test docker. It runs the real check scripts without an engine, and fails, hangs or dies
-at a chosen call. The class Fake in conftest.py controls it. FAKE_DOCKER names its folder:
+It does not test docker. It runs the real scripts of the checks without an engine, and fails, hangs
+or dies at a chosen call. The class Fake in conftest.py controls it. FAKE_DOCKER names its folder:
 
 calls        a line per call: name, arguments, process id
 settings     a dict: what the engine returns, and the faults
@@ -9,13 +9,21 @@ images/      a file per tag
 containers/  a file per container: its state
 root/        the working folder of all containers
 lost         exists while no engine answers
+creating     the container whose creation has begun last
+created      that which was created last
 
-Both sides write Python literals.
+Both sides write Python literals. A call's name is its subcommand, such as "build" or "image rm".
+The experiments have names of their own: "control COPY", "control RUN" and "control run" of the
+trivial Dockerfile, "from" of a Dockerfile that is only a FROM.
 
-A call's name is its subcommand, such as "build" or "image rm". The smoke test's calls are
-"smoke build", "smoke RUN" and "smoke run"; "build help" and "run help" are those with --help.
-Modules such as json, re and subprocess are imported only where they are used: their import takes
-longer than the rest of a call.
+A Dockerfile may have any lines; these mean something:
+
+FROM IMAGE   fails with settings["pull"][IMAGE], or that of its registry, unless the image is there
+COPY missing …   fails
+RUN exit N   fails with this exit code, after it has printed "last words of the build"
+
+Modules such as json and re are imported only where they are used: their import takes longer than
+the rest of a call.
 """
 
 import os
@@ -68,7 +76,7 @@ def end(code, stdout="", stderr=""):
 def split(words):
     """Return the options, and all words from the first one on that is none."""
     options, words = {}, list(words)
-    while words and words[0].startswith("-"):
+    while words and words[0].startswith("-") and words[0] != "-":
         name, has_value, value = words.pop(0).partition("=")
         options[name] = words.pop(0) if name in SEPARATE_VALUE and not has_value else value
     return options, words
@@ -77,19 +85,18 @@ def split(words):
 # Names, records and faults
 
 
-def name_of(subcommand, words):
-    if words[-1:] == ["--help"]:
-        return f"{subcommand} help"
-    options, _ = split(words)
+def name_of(subcommand, options, rest, lines):
     if subcommand == "run" and options["--entrypoint"] != "/bin/sh":
-        return "smoke run"
-    lines = dockerfile(options) if subcommand == "build" else []
+        return "control run"
     if lines[:1] == ["FROM scratch"]:
-        return "smoke RUN" if lines[1].startswith("RUN") else "smoke build"
-    return subcommand
+        return "control RUN" if lines[1].startswith("RUN") else "control COPY"
+    return "from" if lines and rest == ["-"] else subcommand
 
 
 def dockerfile(options):
+    """Return the lines of a Dockerfile, which may be on standard input."""
+    if options.get("--file", "-") == "-":
+        return sys.stdin.read().splitlines()
     with open(options["--file"], errors="replace") as file:
         return file.read().splitlines()
 
@@ -121,6 +128,8 @@ def inject_faults(name, words, number):
                 time.sleep(0.01)
         elif do == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif do == "ignore SIGTERM":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         elif do == "lose the engine":
             write(True, "lost")
         elif do == "find the engine":
@@ -136,23 +145,41 @@ def inject_faults(name, words, number):
 # Images
 
 
-def build(words, *, is_printed):
-    options, _ = split(words)
-    lines = dockerfile(options)
+def build(options, lines, *, is_printed):
     if not is_printed:
-        emit(f"Sending build context to Docker daemon  2.048kB\nStep 1/{len(lines)} : {lines[0]}\n")
-    if lines[-1].startswith("RUN ["):  # of the smoke test: the program does not exist
-        program = lines[-1][len("RUN [") : -1]
-        reason = f"exec: {program}: stat {program}: no such file or directory"
-        end(1, stderr=f"OCI runtime create failed: {reason}")
-    if lines[-1] == "RUN FAIL":
-        reason = "The command '/bin/sh -c FAIL' returned a non-zero code: 7"
-        end(7, "last words of the build\n", reason)
+        emit("Sending build context to Docker daemon  2.048kB\n")
+    for number, line in enumerate(lines, 1):
+        if not is_printed:
+            emit(f"Step {number}/{len(lines)} : {line}\n")
+        word, _, rest = line.partition(" ")
+        if word == "FROM":
+            pull(rest.split()[0])
+        elif line.startswith("COPY missing"):
+            end(1, stderr="COPY failed: stat missing: file does not exist")
+        elif line.startswith("RUN [") and lines[0] == "FROM scratch":  # of the control
+            program = line[len("RUN [") : -1]
+            reason = f"exec: {program}: stat {program}: no such file or directory"
+            end(1, stderr=f"OCI runtime create failed: {reason}")
+        elif line.startswith("RUN exit "):
+            code = line.split()[-1]
+            reason = f"The command '/bin/sh -c exit {code}' returned a non-zero code: {code}"
+            end(int(code), "last words of the build\n", reason)
     write(True, "images", options["--tag"])
 
 
+def pull(image):
+    """Fail if docker cannot get an image."""
+    if image == "scratch" or os.path.exists(path("images", image.replace("/", "%"))):
+        return
+    first = image.split("/")[0]
+    registry = first if "." in first or (":" in first and "/" in image) else "docker.io"
+    problem = SETTINGS["pull"].get(image, SETTINGS["pull"].get(registry))
+    if problem:
+        end(1, stderr=problem)
+
+
 def need_image(tag, code=1, prefix=""):
-    if not os.path.exists(path("images", tag)):
+    if not os.path.exists(path("images", tag.replace("/", "%"))):
         end(code, stderr=f"{prefix}Error response from daemon: No such image: {tag}")
 
 
@@ -163,19 +190,11 @@ def image_ls(words):
 
 
 def image_inspect(words):
-    """Fill in a template with {{.Name}}, {{json .Name}} and {{json .Name.Name}}."""
     import json
 
-    options, (tag,) = split(words)
+    _, (tag,) = split(words)
     need_image(tag)
-    text, *parts = options["--format"].split("{{")
-    for action, _, after in (part.partition("}}") for part in parts):
-        *json_word, names = action.split()
-        value = SETTINGS["image"]
-        for name in names.split(".")[1:]:
-            value = value[name]
-        text += (json.dumps(value) if json_word else value) + after
-    end(0, f"{text}\n")
+    end(0, f"{json.dumps(SETTINGS['image'])}\n")
 
 
 def image_tag(words):
@@ -186,14 +205,14 @@ def image_tag(words):
 def image_rm(words):
     _, (tag,) = split(words)
     need_image(tag)
-    remove("images", tag)
+    remove("images", tag.replace("/", "%"))
 
 
 # Containers
 
 
-def run(words):
-    options, (tag, *arguments) = split(words)
+def run(options, rest):
+    (tag, *arguments) = rest
     name, entrypoint = options["--name"], options["--entrypoint"]
     need_image(tag, 125, "docker: ")
     if not os.path.exists(entrypoint):
@@ -210,6 +229,10 @@ def run(words):
         start_container(name, [shell if word == "/bin/sh" else word for word in words])
     _, status = os.waitpid(pid, 0)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    try:
+        os.killpg(pid, signal.SIGKILL)  # what the first process has left ends with it
+    except ProcessLookupError:
+        pass
     if "--rm" in options:
         remove("containers", name)
     elif os.path.exists(path("containers", name)):
@@ -224,9 +247,11 @@ def start_container(name, words):
     The engine creates it even if `docker run` is killed before that.
     """
     os.setsid()
+    write(name, "creating")
     time.sleep(SETTINGS["create_seconds"])
     state = {"Pid": os.getpid(), "Running": True, "ExitCode": 0, "StartedAt": STARTED}
     write(state, "containers", name)
+    write(name, "created")
     os.chdir(path("root"))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -263,24 +288,22 @@ def container_inspect(words):
 def main(words):
     at = 2 if words[0] in ("image", "container") else 1
     subcommand, words = " ".join(words[:at]), words[at:]
-    name = name_of(subcommand, words)
+    options, rest = split(words)
+    lines = dockerfile(options) if subcommand == "build" else []
+    name = name_of(subcommand, options, rest, lines)
     number = record(name, words)
     SETTINGS.update(read("settings"))
     is_printed = inject_faults(name, words or [""], number)
     if os.path.exists(path("lost")):
         end(1, stderr=LOST)
-    if words[-1:] == ["--help"]:
-        return
     if subcommand == "build":
-        build(words, is_printed=is_printed)
+        build(options, lines, is_printed=is_printed)
+    elif subcommand == "run":
+        run(options, rest)
     elif subcommand in ("version", "info"):
         end(0, f"{SETTINGS[subcommand]}\n")
     elif subcommand == "ps":
         end(0, "".join(f"{name}\n" for name in sorted(os.listdir(path("containers")))))
-    elif subcommand == "pull":
-        end(1, stderr=SETTINGS["pull"])
-    elif subcommand == "events":
-        end(0, SETTINGS["events"])
     else:
         globals()[subcommand.replace(" ", "_")](words)
 

@@ -6,8 +6,10 @@ It ends with its parent process.
 from __future__ import annotations
 
 import ctypes
+import gzip
 import hashlib
 import http.server
+import io
 import json
 import platform
 import re
@@ -16,12 +18,20 @@ import socket
 import socketserver
 import ssl
 import sys
+import tarfile
 import threading
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+import DockerfileEvaluator as de
 
 FOLDER = Path(sys.argv[-1])
 ADDRESS = "198.51.100.1"  # docker trusts every registry at 127.0.0.1, and falls back to http there
+CLOSED_ADDRESS = "198.51.100.2"  # of this host, where nobody listens
+MIRROR = "127.0.0.1:8081"
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -29,199 +39,173 @@ class Error(NamedTuple):
     """What a registry answers instead of a manifest."""
 
     status: int
-    code: str
-    message: str
+    code: str = ""
+    message: str = ""
 
     def body(self) -> bytes:
-        error: dict[str, object] = {"code": self.code, "message": self.message}
-        if self.status == 401:
-            error["detail"] = {}  # without it docker prints only the code
-        return json.dumps({"errors": [error]}).encode()
+        # Without a detail docker prints only the code.
+        detail: dict[str, object] = {"detail": {}} if self.status == 401 else {}
+        return json.dumps({"errors": [{**self._asdict(), **detail}]}).encode()
 
 
 UNAUTHORIZED = Error(401, "UNAUTHORIZED", "authentication required")
-EXPIRED = Error(401, "UNAUTHORIZED", "incorrect username or password")
-LIMITS = Error(
-    429,
-    "TOOMANYREQUESTS",
-    "You have reached your pull rate limit. You may increase the limit by authenticating and "
-    "upgrading: https://www.docker.com/increase-rate-limit",
-)
+DENIED = Error(403, "DENIED", "requested access to the resource is denied")
+UNKNOWN = Error(404, "MANIFEST_UNKNOWN", 'manifest tagged by "latest" is not found')
+LIMITS = Error(429, "TOOMANYREQUESTS", "You have reached your pull rate limit.")
+ERRORS = {
+    "limits": LIMITS,
+    "unavailable": Error(503),
+    "authentication": UNAUTHORIZED,
+    "forbidden": DENIED,
+}
 
 
 class Registry(NamedTuple):
-    """How the real registry behaves."""
+    """How the real registry refuses an image that does not exist."""
 
-    missing: Error  # for an image that does not exist
-    token_url: str = ""  # of what a client must get first
-    refuses_token: bool = False  # the token endpoint returns the error, too
+    missing: Error = UNKNOWN
+    has_tokens: bool = False  # a client must get one first
+    refuses_token: bool = False  # with the same error
 
 
 REGISTRIES = {
-    "docker.io": Registry(UNAUTHORIZED, token_url="https://auth.docker.io/token"),
-    "ghcr.io": Registry(
-        Error(403, "DENIED", "requested access to the resource is denied"),
-        token_url="https://ghcr.io/token",
-        refuses_token=True,
-    ),
+    "docker.io": Registry(UNAUTHORIZED, has_tokens=True),
+    "ghcr.io": Registry(DENIED, has_tokens=True, refuses_token=True),
     "quay.io": Registry(
         Error(401, "UNAUTHORIZED", "access to the requested resource is not authorized"),
-        token_url="https://quay.io/v2/auth",
+        has_tokens=True,
     ),
     "gcr.io": Registry(
-        Error(
-            403,
-            "DENIED",
-            "Unauthenticated request. Unauthenticated requests do not have permission "
-            '"artifactregistry.repositories.downloadArtifacts" on resource '
-            '"projects/x/locations/us/repositories/gcr.io" (or it may not exist)',
-        ),
-        token_url="https://gcr.io/v2/token",
+        Error(403, "DENIED", 'Permission denied on resource "projects/x" (or it may not exist)'),
+        has_tokens=True,
         refuses_token=True,
     ),
-    "mcr.microsoft.com": Registry(
-        Error(404, "MANIFEST_UNKNOWN", 'manifest tagged by "latest" is not found')
-    ),
-    "nvcr.io": Registry(
-        UNAUTHORIZED,
-        token_url="https://nvcr.io/proxy_auth",
-        refuses_token=True,
-    ),
+    "mcr.microsoft.com": Registry(),
+    "nvcr.io": Registry(UNAUTHORIZED, has_tokens=True, refuses_token=True),
     "public.ecr.aws": Registry(
-        Error(
-            404,
-            "NAME_UNKNOWN",
-            "The repository with name 'x' does not exist in the registry with id 'y'",
-        ),
-        token_url="https://public.ecr.aws/token/",
+        Error(404, "NAME_UNKNOWN", "The repository with name 'x' does not exist in the registry"),
+        has_tokens=True,
     ),
-    "registry.k8s.io": Registry(Error(404, "MANIFEST_UNKNOWN", 'Failed to fetch "latest"')),
-    "registry.gitlab.com": Registry(
-        Error(403, "DENIED", "access forbidden"),
-        token_url="https://gitlab.com/jwt/auth",
-        refuses_token=True,
-    ),
+    "registry.k8s.io": Registry(),
+    "mirror": Registry(),
 }
-# The registry that each host belongs to
-HOSTS = {"registry-1.docker.io": "docker.io", **{name: name for name in REGISTRIES}}
-HOSTS.update(
-    (registry.token_url.split("/")[2], name)
-    for name, registry in REGISTRIES.items()
-    if registry.token_url
-)
+# Registries that behave as they are named, such as limits.example
+NAMED = [f"{how}.example" for how in (*ERRORS, "missing", "hangs-up", "untrusted", "refuses")]
+REGISTRIES.update(dict.fromkeys(NAMED, Registry()))
+HOSTS = {name: name for name in REGISTRIES}
+HOSTS.update({"registry-1.docker.io": "docker.io", MIRROR: "mirror"})
 
-# The image that a "broken" registry has under every name
-LAYER = "sha256:" + 64 * "1"
-MACHINE = {"architecture": {"aarch64": "arm64"}.get(platform.machine(), "amd64"), "os": "linux"}
-CONFIG = json.dumps({**MACHINE, "rootfs": {"type": "layers", "diff_ids": [LAYER]}}).encode()
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+# The image that a registry has under each name
+with io.BytesIO() as file:
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("hello"))
+    ARCHIVE = file.getvalue()
+LAYER = gzip.compress(ARCHIVE)
+MACHINE = platform.machine().replace("x86_64", "amd64").replace("aarch64", "arm64")
+CONFIG = b"""{
+    "architecture": "%s", "os": "linux", "rootfs": {"type": "layers", "diff_ids": ["%s"]}
+}""" % (MACHINE.encode(), digest(ARCHIVE).encode())
 MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
-MANIFEST = json.dumps(
-    {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "config": {
-            "mediaType": "application/vnd.docker.container.image.v1+json",
-            "size": len(CONFIG),
-            "digest": "sha256:" + hashlib.sha256(CONFIG).hexdigest(),
-        },
-        "layers": [
-            {
-                "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
-                "size": 1000,
-                "digest": LAYER,
-            }
-        ],
-    }
-).encode()
+MANIFEST = f"""{{
+    "schemaVersion": 2,
+    "mediaType": "{MANIFEST_TYPE}",
+    "config": {{
+        "mediaType": "application/vnd.docker.container.image.v1+json",
+        "size": {len(CONFIG)},
+        "digest": "{digest(CONFIG)}"
+    }},
+    "layers": [{{
+        "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+        "size": {len(LAYER)},
+        "digest": "{digest(LAYER)}"
+    }}],
+    "annotations": {{"name": "NAME"}}
+}}"""
+BLOBS = {digest(CONFIG): CONFIG, digest(LAYER): LAYER}
+CONTROLS = {re.sub(":[^/]*$", "", image) for image in de.CONTROL_IMAGES.values()}
 
 
 def behaviour(registry: str) -> str:
     """Return how a registry behaves now (FakeHub.behave())."""
-    how, where = (FOLDER / "behaviour").read_text().splitlines()
-    return how if where in ("everywhere", registry) else "missing"
+    name, is_example, _ = registry.partition(".example")
+    everywhere, mirror = (FOLDER / "behaviour").read_text().split()
+    return name if is_example else mirror if name == "mirror" else everywhere
 
 
-class BrokenDownload(http.server.BaseHTTPRequestHandler):
-    """Closes the connection after 17 of 1000 bytes; a client that resumes gets no more."""
-
-    def do_GET(self) -> None:
-        if "Range" in self.headers:
-            self.answer(b"", 206, ("Content-Length", "983"), ("Content-Range", "bytes 17-999/1000"))
-        else:
-            self.answer(b"no more than this", 200, ("Content-Length", "1000"))
-
-    def answer(self, body: bytes, status: int = 200, *headers: tuple[str, str]) -> None:
-        self.send_response(status)
-        standard = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        for header, value in {**standard, **dict(headers)}.items():
-            self.send_header(header, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+def has_image(registry: str, image: str, how: str) -> bool:
+    """Return whether a registry has an image: the control image, or any with "pull-limits"."""
+    hub = registry.replace("mirror", "docker.io")
+    return f"{hub}/{image}" in CONTROLS or (how == "pull-limits" and "no-such" not in image)
 
 
-class RegistryServer(BrokenDownload):
-    """All registries and token endpoints; the Host header selects one."""
+class Server(http.server.BaseHTTPRequestHandler):
+    """All registries and token endpoints; the Host header selects one.
+
+    A download from any other host breaks off.
+    """
 
     def do_GET(self) -> None:
         # Unread content would reset the connection when it is closed.
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        host = self.headers["Host"]
-        name = HOSTS[host]
-        how = behaviour(name)
-        registry = REGISTRIES[name]
-        errors = {
-            "limits": LIMITS,
-            "expired": EXPIRED,
-            "authentication": UNAUTHORIZED,
-            "missing": registry.missing,
-        }
-        url = f"https://{host}{self.path}".partition("?")[0]
-        challenge = f'Bearer realm="{registry.token_url}",service="{host}"'
-        if how == "hangs up":
+        name = HOSTS.get(self.headers["Host"])
+        if not name:
+            self.answer(b"no more than this", headers={"Content-Length": "1000"})
+        elif behaviour(name) == "hangs-up":
             self.connection.shutdown(socket.SHUT_RDWR)
-        elif how == "unavailable":
-            self.answer(b"", 503)
-        elif url == registry.token_url:
-            if how == "expired" or (how == "missing" and registry.refuses_token):
-                self.refuse(errors[how])
-            else:
-                self.answer(b'{"token": "t", "access_token": "t"}')
-        elif registry.token_url and "Authorization" not in self.headers:
-            self.refuse(UNAUTHORIZED, challenge)
-        elif self.path == "/v2/":
-            self.answer(b"{}")
-        elif name == "docker.io" and how == "missing":
-            image = self.path[len("/v2/") :].partition("/manifests/")[0]
-            scope = f"repository:{image}:pull"
-            challenge += f',scope="{scope}",error="insufficient_scope"'
-            self.refuse(registry.missing, challenge)
-        elif how in errors:
-            self.refuse(errors[how])
-        elif "/manifests/" in self.path:
-            self.answer(MANIFEST, 200, ("Content-Type", MANIFEST_TYPE))
-        elif self.path.endswith(LAYER):
-            super().do_GET()
         else:
-            self.answer(CONFIG)
+            self.answer_as(name, behaviour(name), REGISTRIES[name])
 
     do_HEAD = do_POST = do_GET  # noqa: N815 - http.server looks for this name
 
-    def refuse(self, error: Error, challenge: str = "") -> None:
-        headers = [("WWW-Authenticate", challenge)] if challenge else []
-        self.answer(error.body(), error.status, *headers)
-
-
-class Mirror(BrokenDownload):
-    """A mirror of Docker Hub that answers each request with the status in the file "mirror"."""
-
-    def do_GET(self) -> None:
-        if self.path == "/v2/":
+    def answer_as(self, name: str, how: str, registry: Registry) -> None:
+        """Answer as a registry."""
+        path, _, query = unquote(self.path).partition("?")
+        is_token = path == "/token"
+        challenge = f'Bearer realm="https://{self.headers["Host"]}/token",service="{name}"'
+        pattern = "repository:(.+?):" if is_token else "/v2/(.+)/[a-z]+/(.+)"
+        found = re.search(pattern, query if is_token else path)
+        is_there = bool(found and has_image(name, found[1], how))
+        if how == "unavailable":
+            self.refuse(ERRORS[how])
+        elif is_token and registry.refuses_token and not is_there:
+            self.refuse(registry.missing)
+        elif is_token:
+            self.answer(b'{"token": "t", "access_token": "t"}')
+        elif registry.has_tokens and "Authorization" not in self.headers:
+            self.refuse(UNAUTHORIZED, challenge)
+        elif not found:  # /v2/
             self.answer(b"{}")
+        elif how in ERRORS:
+            self.refuse(ERRORS[how])
+        elif not is_there:
+            scope = ',error="insufficient_scope"' if name == "docker.io" else ""
+            self.refuse(registry.missing, scope and challenge + scope)
+        elif how == "pull-limits" and self.command == "GET":
+            self.refuse(LIMITS)
+        elif found[2] in BLOBS:
+            self.answer(BLOBS[found[2]])
         else:
-            self.answer(b"<html></html>", int((FOLDER / "mirror").read_text()))
+            manifest = MANIFEST.replace("NAME", found[1]).encode()
+            headers = {"Content-Type": MANIFEST_TYPE, "Docker-Content-Digest": digest(manifest)}
+            self.answer(manifest, headers=headers)
 
-    do_HEAD = do_GET  # noqa: N815
+    def refuse(self, error: Error, challenge: str = "") -> None:
+        headers = {"WWW-Authenticate": challenge} if challenge else {}
+        self.answer(error.body(), error.status, headers)
+
+    def answer(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        standard = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        for header, value in {**standard, **(headers or {})}.items():
+            self.send_header(header, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 class NameServer(socketserver.BaseRequestHandler):
@@ -235,31 +219,35 @@ class NameServer(socketserver.BaseRequestHandler):
         end = query.index(b"\0", 12)  # of the name; its kind and its class follow
         question = query[12 : end + 5]
         labels = query[13:end].decode("latin-1").lower()
-        host = re.sub("[\0-\x1f]", ".", labels)  # the length of a label stands before it
-        registry = HOSTS.get(host)
-        is_known = registry is not None and behaviour(registry) != "away"
-        asks_for_address = query[end + 1 : end + 3] == b"\0\x01"
+        registry = HOSTS.get(re.sub("[\0-\x1f]", ".", labels))  # a length is before each label
+        how = behaviour(registry) if registry else "away"
 
-        flags = b"\x81\x80" if is_known else b"\x81\x83"  # no such name
+        is_known, asks_for_address = how != "away", question.endswith(b"\0\x01\0\x01")
         answer = b""
         if is_known and asks_for_address:
-            name_of_question, address, seconds = b"\xc0\x0c", b"\0\x01\0\x01", b"\0\0\0\0"
-            answer = name_of_question + address + seconds + b"\0\x04" + socket.inet_aton(ADDRESS)
+            place = socket.inet_aton(CLOSED_ADDRESS if how == "refuses" else ADDRESS)
+            answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + place  # not to be kept
+        flags = b"\x81\x80" if is_known else b"\x81\x83"  # no error, or no such name
         counts = b"\0\x01" + bytes([0, bool(answer)]) + b"\0\0\0\0"
-        response = query[:2] + flags + counts + question + answer
-        client.sendto(response, self.client_address)
+        client.sendto(query[:2] + flags + counts + question + answer, self.client_address)
 
 
 def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    names = socketserver.ThreadingUDPServer(("127.0.0.1", 53), NameServer)
-    downloads = http.server.ThreadingHTTPServer(("127.0.0.1", 80), BrokenDownload)
-    mirror = http.server.ThreadingHTTPServer(("127.0.0.1", 8081), Mirror)
-    registries = http.server.ThreadingHTTPServer((ADDRESS, 443), RegistryServer)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(str(FOLDER / "cert.pem"), str(FOLDER / "key.pem"))
-    registries.socket = context.wrap_socket(registries.socket, True, do_handshake_on_connect=False)
-    for server in (names, downloads, mirror, registries):
+    contexts = [ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2)]
+    for name, context in zip(("trusted", "untrusted"), contexts):
+        context.load_cert_chain(str(FOLDER / f"{name}.pem"))
+
+    def choose(connection: ssl.SSLObject, host: str, _context: ssl.SSLContext) -> None:
+        connection.context = contexts[behaviour(HOSTS[host]) == "untrusted"]
+
+    contexts[0].sni_callback = choose
+    places = [(ADDRESS, 443), ("127.0.0.1", 80), ("127.0.0.1", 8081)]
+    servers = [http.server.ThreadingHTTPServer(place, Server) for place in places]
+    servers[0].socket = contexts[0].wrap_socket(
+        servers[0].socket, True, do_handshake_on_connect=False
+    )
+    for server in (socketserver.ThreadingUDPServer(("127.0.0.1", 53), NameServer), *servers):
         threading.Thread(target=server.serve_forever).start()
     (FOLDER / "ready").touch()
 

@@ -1,79 +1,179 @@
-"""Clean-up: names, leftovers of killed runs, locks and expiry, interrupts, late containers."""
+"""Section 7 of the specification: names, clean-up, what others have left, interrupts."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from cases import TRUE, run_command
-from conftest import PIPES, PROJECT, called, error_of, outcome, statuses
+from cases import FALSE, TRUE, run_command
+from conftest import error_of, outcome, statuses
 from engine import wait_for
 
 import DockerfileEvaluator as de
 
-NOW = 1_767_225_600  # the fake engine's clock
-PAST, FUTURE = NOW - 5, NOW + 5
-CONFLICT = (
-    "Error response from daemon: conflict: unable to remove it - container 1d2e3f is using it"
-)
+CONFLICT = "Error response from daemon: conflict: it is in use"
 SLOW = run_command("touch running; sleep 600")
-RUN = f"00000000000a-{PAST}"  # a killed run that has expired
+LATE = run_command("sleep 600", timeout=0.3)
 
 
-def leave(fake, *names):
-    """Make containers, and images where a name has a tag."""
-    for name in names:
-        state = {"Pid": 0, "Running": False, "ExitCode": 0, "StartedAt": "x"}
-        folder, content = ("images", "True") if ":" in name else ("containers", repr(state))
-        (fake.folder / folder / name).write_text(content)
-    return sorted(names)
+@pytest.fixture
+def folders(tmp_path):
+    """List the temporary folder."""
+    return lambda: os.listdir(str(tmp_path / "tmp"))
 
 
-def leave_run(fake, run):
-    """Make what a killed run may leave."""
-    return leave(
-        fake,
-        f"dockerfile-evaluator-{run}-1",
-        f"dockerfile-evaluator:{run}",
-        f"dockerfile-evaluator:{run}-0",
-    )
+def given(fake, call, option):
+    """Return the value of an option in each call."""
+    words = [word for words in fake.calls(call) for word in words]
+    return [word[len(option) :] for word in words if word.startswith(option)]
 
 
-def left_of_kind(fake, kind):
-    """Return the names of all images or containers that exist."""
-    return [name for name in fake.left() if (":" in name) == (kind == "image")]
+# Names
 
 
-def lock_files(tmp_path):
-    return sorted(file.name for file in (tmp_path / "tmp").glob("*.lock"))
+def test_everything_has_the_name_of_its_run(fake, evaluate):
+    evaluate(["FROM x"], TRUE, FALSE)
+    evaluate(["FROM x"], TRUE)
+
+    image, other = given(fake, "build", "--tag=")
+    *containers, _ = given(fake, "run", "--name=")
+    run = re.fullmatch(rf"dockerfile-evaluator:(\w+-{os.getpid()}-\w+)", image)[1]
+    assert image != other
+    for name in containers:
+        assert re.fullmatch(f"dockerfile-evaluator-{run}-[0-9a-f]+", name)
 
 
-def run_in(name):
-    """Return the run in the name of an image or a container."""
-    return re.search("[0-9a-f]{12}-[0-9]{10}", name)[0]
+def test_version_2_1_does_not_take_a_name_for_one_of_its_own(fake, evaluate):
+    evaluate(["FROM x"], TRUE)
+
+    for name in (*given(fake, "build", "--tag="), *given(fake, "run", "--name=")):
+        assert not re.match("dockerfile-evaluator.[0-9a-f]{12}-[0-9]", name)
 
 
-def is_running(fake):
-    """Return whether a command has started in its container."""
-    return (fake.root / "running").exists()
+# Nothing is left
+
+
+class End(NamedTuple):
+    """How an evaluation ends."""
+
+    how: str
+    lines: tuple = ("FROM x",)
+    tests: tuple = (TRUE,)
+    more: tuple = ()  # options
+    hangs: str = ""  # a call of docker
+
+
+ENDS = [
+    End("all tests pass"),
+    End("tests fail and time out", tests=(FALSE, LATE)),
+    End("a RUN fails", lines=("FROM x", "RUN exit 3")),
+    End("the build fails twice", lines=("FROM x", "COPY missing /")),
+    End("the build takes too long", hangs="build", more=(("build_timeout", 0.5),)),
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.how)
+def test_nothing_is_left_and_nothing_is_pruned(fake, evaluate, folders, end):
+    fake.fault(end.hangs, "hang")
+
+    report = evaluate(end.lines, *end.tests, **dict(end.more))
+
+    assert report["warnings"] == []
+    assert fake.left() == []
+    assert folders() == []
+    assert not any("prune" in name for name in fake.names())
+
+
+def test_anonymous_volumes_of_a_container_are_removed_too(fake, evaluate):
+    evaluate(["FROM x"], LATE)
+
+    assert [words[:-1] for words in fake.calls("container rm")] == [["--force", "--volumes"]]
+
+
+def test_removal_is_tried_again(fake, evaluate):
+    fake.fault("image rm", nth=1, stderr=CONFLICT)
+
+    report = evaluate(["FROM x"], TRUE)
+
+    assert report["warnings"] == []
+    assert fake.left() == []
+
+
+def test_without_an_engine_the_evaluation_ends_at_once_and_removes_nothing(fake, evaluate):
+    fake.fault("version", stderr="Cannot connect to the Docker daemon")
+
+    report = evaluate(["FROM x"], TRUE)
+
+    assert outcome(report) == "engine"
+    assert fake.names() == ["version"]
+
+
+# What cannot be removed
+
+
+@pytest.fixture
+def short_limits(monkeypatch):
+    """Give the clean-up, and each docker command in it, half a second."""
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.5)
+    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 0.5)
+    monkeypatch.setattr(de.Docker.call, "__kwdefaults__", {"timeout": 0.5})
+
+
+class Trouble(NamedTuple):
+    """What happens to a removal, always."""
+
+    call: str
+    do: str = "fail"
+
+
+TROUBLES = [
+    Trouble("container rm"),
+    Trouble("container rm", "hang"),
+    Trouble("image rm"),
+    Trouble("image rm", "hang"),
+    Trouble("image rm", "lose the engine"),
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=" ".join)
+def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(
+    fake, evaluate, short_limits, trouble
+):
+    fake.fault(trouble.call, trouble.do, stderr=CONFLICT)
+
+    report = evaluate(["FROM x"], TRUE, LATE)
+
+    assert list(statuses(report).values()) == ["passed", "timeout"]
+    assert report["error"] is None
+    assert report["warnings"]
+
+
+def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, short_limits):
+    make_many = "cd ../images; set -- *; for n in $(seq 20); do cp $1 $1-$n; done"
+    fake.fault("image rm", "hang")
+
+    started = time.monotonic()
+    evaluate(["FROM x"], run_command(make_many))
+
+    assert time.monotonic() - started < 5
+
+
+# What others have left
 
 
 @pytest.fixture
 def start_slow(fake, start, arguments):
     """Start an evaluation in a process of its own, and wait until its endless command runs."""
 
-    def run(*more_tests, **options):
-        process = start(*arguments(["FROM x"], SLOW, *more_tests), **options)
-        wait_for(lambda: is_running(fake))
+    def run(**more):
+        process = start(*arguments(["FROM x"], SLOW), **more)
+        wait_for((fake.root / "running").exists)
         return process
 
     return run
@@ -84,379 +184,161 @@ def kill(process):
     process.wait()
 
 
-# Names and removal
-
-
-def value_of(option, words):
-    return words[words.index(option) + 1]
-
-
-def test_names_have_run_and_expiry(fake, evaluate):
-    tests = [run_command("true", timeout=7), run_command("true", timeout=11)]
-
-    evaluate(["FROM x"], *tests, build_timeout=100, start_timeout=13)
-
-    (build,) = fake.calls("build")
-    image = re.fullmatch("dockerfile-evaluator:([0-9a-f]{12}-([0-9]+))", value_of("--tag", build))
-    run, expiry = image.groups()
-    assert int(expiry) == NOW + 2 * 100 + 2 * (7 + 13) + 2 * (11 + 13) + 3600
-    names = [value_of("--name", call) for call in fake.calls("run")]
-    assert len(names) == 2
-    assert [re.sub("[0-9]+$", "N", name) for name in names] == [f"dockerfile-evaluator-{run}-N"] * 2
-
-
-def test_each_run_has_names_of_its_own(fake, evaluate):
-    evaluate(["FROM x"], TRUE)
-    evaluate(["FROM x"], TRUE)
-
-    first, second = [run_in(value_of("--tag", call)) for call in fake.calls("build")]
-    assert first.partition("-")[0] != second.partition("-")[0]
-
-
-@pytest.mark.parametrize(
-    ("lines", "removals"),
-    [(["FROM x"], 1), (["FROM x", "RUN FAIL"], 0)],
-    ids=["a test that timed out", "a failed build"],
-)
-def test_no_container_image_or_volume_is_left_after_success_failure_and_timeout(
-    fake, evaluate, tmp_path, lines, removals
-):
-    timeout = run_command("sleep 600", timeout=0.3)
-
-    report = evaluate(lines, TRUE, run_command("false"), timeout)
-
-    assert report["warnings"] == []
-    assert fake.left() == []
-    assert lock_files(tmp_path) == []
-    options = [call[:-1] for call in fake.calls("container rm")]
-    assert options == [["--force", "--volumes"]] * removals, "anonymous volumes are removed too"
-
-
-def test_build_cache_stays(fake, evaluate):
-    evaluate(["FROM x"], TRUE)
-    evaluate(["FROM x", "RUN FAIL"], TRUE)
-
-    assert [name for name in fake.names() if "prune" in name] == []
-
-
-def test_kept_image_has_a_tag_of_its_own(fake, evaluate):
-    kept = evaluate(["FROM x"], TRUE, keep_image=True)["environment"]["kept_image"]
-
-    assert re.fullmatch("dockerfile-evaluator:example-[0-9a-f]{12}-kept", kept)
-    evaluate(["FROM x"], TRUE)
-    assert fake.left() == [kept], "it is no leftover"
-
-
-def test_image_that_cannot_be_kept_is_a_warning(fake, evaluate):
-    fake.fault("image tag", stderr="Error response from daemon: no space left on device")
-
-    report = evaluate(["FROM x"], TRUE, keep_image=True)
-
-    assert outcome(report) == "passed"
-    assert report["environment"]["kept_image"] is None
-    assert len(report["warnings"]) == 1
-
-
-# Leftovers of killed runs
-
-
-def test_next_run_removes_the_leftovers_of_a_killed_one(fake, start_slow, evaluate, tmp_path):
+def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(fake, start_slow, evaluate):
     kill(start_slow())
     assert len(fake.left()) == 2
-    assert len(lock_files(tmp_path)) == 1
 
     report = evaluate(["FROM x"], TRUE)
 
-    assert outcome(report) == "passed"
+    assert report["warnings"] == []
     assert fake.left() == []
-    assert lock_files(tmp_path) == []
 
 
-def test_image_that_is_made_after_its_run_was_killed_is_removed(
-    fake, start, arguments, evaluate, tmp_path
+def test_temporary_folder_of_a_killed_run_is_removed_by_the_next_one(
+    fake, start, arguments, evaluate, folders
 ):
-    """Until `docker build` ends, it holds the lock of the run."""
-    fake.fault("build", "print", nth=1)  # a build that prints more ends with its reader
-    fake.fault("build", "wait", nth=1)
-    process = start(*arguments(["FROM x"], TRUE))
-    wait_for(lambda: fake.count("build"))
+    fake.fault("control COPY", "hang")
+    process = start(*arguments(["FROM x", "RUN exit 3"], TRUE))
+    wait_for(lambda: fake.count("control COPY"))
     kill(process)
-
-    assert outcome(evaluate(["FROM x"], TRUE)) == "passed"
-    (fake.folder / "continue").touch()
-    wait_for(fake.left)
-    assert outcome(evaluate(["FROM x"], TRUE)) == "passed"
-
-    assert fake.left() == []
-    assert lock_files(tmp_path) == []
-
-
-def test_lock_file_that_another_run_removes_is_made_again(fake, evaluate, monkeypatch, tmp_path):
-    """Between its creation and its lock."""
-    flock = fcntl.flock
-    locked, present = [], []
-
-    def remove_the_first_time(file, operation):
-        locked.append(os.path.basename(file.name))
-        if len(locked) == 1:
-            os.unlink(file.name)
-        flock(file, operation)
-
-    def look_during_the_evaluation(*_):
-        present.extend(lock_files(tmp_path))
-
-    monkeypatch.setattr(fcntl, "flock", remove_the_first_time)
-    monkeypatch.setattr(de, "check_cli_options", look_during_the_evaluation)
+    assert len(folders()) == 1
 
     evaluate(["FROM x"], TRUE)
 
-    (name,) = present
-    assert locked == [name, name]
+    assert folders() == []
 
 
-@pytest.mark.parametrize("call", ["ps", "image ls"])
-def test_leftovers_that_cannot_be_listed_cost_no_score(fake, evaluate, tmp_path, call):
-    fake.fault(call, stderr="Error response from daemon: shutting down")
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert outcome(report) == "passed"
-    (warning,) = report["warnings"]
-    assert warning.startswith("leftovers of killed runs were not looked for: ")
-    assert "shutting down" in warning
-    assert fake.left() == []
-    assert lock_files(tmp_path) == []
-
-
-def test_next_run_spares_a_living_one(fake, start_slow, evaluate, tmp_path):
-    """Even after the expiry of the living one."""
-    process = start_slow()
-    left = fake.left()
-    fake.set(info={"SystemTime": "2036-01-01T00:00:00Z"})
-
-    evaluate(["FROM x"], TRUE)
-
-    assert fake.left() == left
-    assert len(lock_files(tmp_path)) == 1
-    assert interrupt(process)[0] == 130
-    assert fake.left() == []
-    assert lock_files(tmp_path) == []
-
-
-class Earlier(NamedTuple):
-    """An earlier run that has left something, and whether it is dead."""
-
-    when: str
-    expires: int
-    is_dead: bool
-    lock_file: str = ""  # "free" or "held" by its process; "": it has none here
-
-
-EARLIER = [
-    Earlier("expired, of another machine", PAST, is_dead=True),
-    Earlier("not expired, of another machine", FUTURE, is_dead=False),
-    Earlier("not expired, killed here", FUTURE, lock_file="free", is_dead=True),
-    Earlier("expired, living here", PAST, lock_file="held", is_dead=False),
-]
-
-
-@pytest.mark.parametrize("row", EARLIER, ids=lambda row: row.when)
-def test_run_is_dead_by_its_lock_or_its_expiry(fake, evaluate, tmp_path, row):
-    made = leave_run(fake, f"00000000000b-{row.expires}")
-    file = tmp_path / "tmp" / f"dockerfile-evaluator-00000000000b-{row.expires}.lock"
-    if row.lock_file:
-        file.write_text("")
-
-    with contextlib.ExitStack() as stack:
-        if row.lock_file == "held":
-            fcntl.flock(stack.enter_context(open(str(file))), fcntl.LOCK_EX)
-        report = evaluate(["FROM x"], TRUE)
-
-    assert outcome(report) == "passed"
-    assert report["warnings"] == []
-    assert fake.left() == ([] if row.is_dead else made)
-    assert file.exists() == (row.lock_file == "held")
-
-
-@pytest.mark.parametrize(("engine_id", "stays"), [("fake", False), ("another", True)])
-def test_free_lock_file_of_a_run_that_left_nothing_here_is_removed(
-    fake, evaluate, tmp_path, engine_id, stays
+def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
+    fake, evaluate, folders, tmp_path
 ):
-    file = tmp_path / "tmp" / f"dockerfile-evaluator-{RUN}.lock"
-    file.write_text(engine_id)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    host = de.Run(de.Docker("docker")).name.split("-")[0]
+    run, name = f"{host}-{gone.pid}-0a1b2c", "dockerfile-evaluator"
+    others = [f"{host}-{os.getppid()}-0a1b2c", f"{host}-{os.getpid()}-0a1b2c"]
+    others += [f"h0123456789ab-{gone.pid}-0a1b2c", f"kept-{gone.pid}-0a1b2c", "latest"]
+    state = repr({"Pid": 0, "Running": False, "ExitCode": 0, "StartedAt": "x"})
+    spared = ["somebodys", name, f"my{name}-{run}-1", f"{name}s-{run}-1", f"{name}-{run}-1-1"]
+    spared += [f"{name}:{run}-1-1", *(f"{name}{sign}{other}" for other in others for sign in "-:")]
+    for left in [f"{name}-{run}-1", f"{name}:{run}", f"{name}:{run}-1", *spared]:
+        (fake.folder / ("images" if ":" in left else "containers") / left).write_text(state)
+        (tmp_path / "tmp" / left.replace(":", "-")).mkdir(exist_ok=True)
 
     evaluate(["FROM x"], TRUE)
 
-    assert lock_files(tmp_path) == ([file.name] if stays else [])
+    assert fake.left() == sorted(spared)
+    assert set(folders()) == {left.replace(":", "-") for left in spared}
 
 
-FOREIGN = [
-    # Other names
-    "somebodys",
-    "dockerfile-evaluator",
-    "dockerfile-evaluator-1",
-    "dockerfile-evaluator:latest",
-    "dockerfile-evaluator:mine",
-    f"my-dockerfile-evaluator-{RUN}-1",
-    f"mydockerfile-evaluator-{RUN}-1",
-    f"dockerfile-evaluators-{RUN}-1",
-    # Containers with another number, or none
-    f"dockerfile-evaluator-{RUN}-",
-    f"dockerfile-evaluator-{RUN}-x",
-    f"dockerfile-evaluator-{RUN}-1x",
-    f"dockerfile-evaluator-{RUN}-1-1",
-    f"dockerfile-evaluator-{RUN}--1",
-    f"dockerfile-evaluator-{RUN}-kept",
-    # Containers of what is no run: its name or its expiry is too long, too short or misspelt
-    "dockerfile-evaluator-00000000000A-5-1",
-    "dockerfile-evaluator-0000000000a-5-1",
-    "dockerfile-evaluator-0000000000000a-5-1",
-    "dockerfile-evaluator-00000000000a-1",
-    "dockerfile-evaluator-00000000000a-1e9-1",
-    "dockerfile-evaluator-00000000000a-1000000000000-1",
-    # Images
-    "dockerfile-evaluator:00000000000a",
-    f"dockerfile-evaluator:{RUN}-kept",
-    f"dockerfile-evaluator:{RUN}-x",
-    f"dockerfile-evaluator:x-{RUN}",
-    f"dockerfile-evaluator:{RUN}-1-2",
-]
-
-
-def test_nothing_without_the_exact_form_of_a_name_is_removed(fake, evaluate):
-    leave_run(fake, RUN)  # shows that the others are looked at
-    leave(fake, *FOREIGN)
-
-    evaluate(["FROM x"], TRUE)
-
-    assert fake.left() == sorted(FOREIGN)
-
-
-def test_podman_puts_localhost_before_the_repository(fake, evaluate):
-    fake.fault("image ls", "print", nth=(1, 2), stdout=f"localhost/dockerfile-evaluator:{RUN}\n")
-
-    evaluate(["FROM x"], TRUE)
-
-    assert [f"dockerfile-evaluator:{RUN}"] in fake.calls("image rm")
-
-
-@pytest.mark.parametrize("kind", ["container", "image"])
-def test_leftover_that_cannot_be_removed_is_a_warning(fake, evaluate, kind):
-    leave_run(fake, RUN)
-    held = left_of_kind(fake, kind)[0]
-    fake.fault(f"{kind} rm", given=held, stderr=CONFLICT)
-
-    report = evaluate(["FROM x"], TRUE)
-
-    (warning,) = report["warnings"]
-    assert outcome(report) == "passed"
-    assert held in warning
-    assert CONFLICT in warning
-
-
-# Clean-up of this run
-
-REFUSALS = {
-    "only the first time": {"nth": 1, "stderr": CONFLICT},
-    "another removes it now": {
-        "stderr": "Error response from daemon: removal of container x is already in progress"
-    },
-    "another has removed it": {"stderr": "Error: No such image: x"},
-}
-
-
-@pytest.mark.parametrize("fault", REFUSALS.values(), ids=REFUSALS)
-def test_removal_is_repeated_and_may_be_done_by_others(fake, evaluate, fault):
-    fake.fault("image rm", **fault)
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert outcome(report) == "passed"
-    assert report["warnings"] == []
-
-
-@pytest.mark.parametrize("do", ["fail", "hang"])
-@pytest.mark.parametrize("kind", ["container", "image"])
-def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(
-    fake, evaluate, monkeypatch, kind, do
+def test_leftover_that_cannot_be_removed_is_a_warning_within_a_time_limit(
+    fake, start_slow, evaluate, short_limits
 ):
-    monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.5)
-    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 0.5)
-    fake.fault(f"{kind} rm", do, stderr=CONFLICT)
+    kill(start_slow())
+    image = next(name for name in fake.left() if ":" in name)
+    fake.fault("image rm", "hang", given=image)
 
-    report = evaluate(["FROM x"], TRUE, run_command("sleep 600", timeout=0.3))
+    report = evaluate(["FROM x"], TRUE)
 
-    assert list(statuses(report).values()) == ["passed", "timeout"]
-    assert report["error"] is None
-    (left,) = left_of_kind(fake, kind)
-    assert run_in(left) in " ".join(report["warnings"])
-
-
-# Run in the container: its folder is beside that of the fake's containers.
-MAKE_NINE_CONTAINERS = """cd ../containers; set -- *
-for number in 1 2 3 4 5 6 7 8 9; do cp $1 ${1%-*}-9$number; done"""
+    assert outcome(report) == "passed"
+    assert len(report["warnings"]) == 1
+    assert fake.left() == [image]
 
 
-def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 1.0)
-    fake.fault("container rm", "hang")
+def test_what_an_evaluation_of_this_process_could_not_remove_is_removed_by_the_next_one(
+    fake, evaluate, short_limits
+):
+    fake.fault("image rm", stderr=CONFLICT)
+    evaluate(["FROM x"], TRUE)
+    assert len(fake.left()) == 1
+    fake.set(faults=[])
 
-    started = time.monotonic()
-    report = evaluate(["FROM x"], run_command(MAKE_NINE_CONTAINERS))
-    taken = time.monotonic() - started
+    evaluate(["FROM x"], TRUE)
 
-    assert report["error"] is None
-    assert taken < de.COMMAND_TIMEOUT
+    assert fake.left() == []
 
 
-def test_engine_that_is_lost_before_clean_up_leaves_a_warning_with_the_run(
+def test_folder_that_another_evaluation_removes_at_this_moment_changes_nothing(
     fake, evaluate, monkeypatch
 ):
-    monkeypatch.setattr(de, "CLEANUP_TIMEOUT", 0.3)
-    fake.fault("image rm", "lose the engine")
+    monkeypatch.setattr("glob.glob", lambda _: ["/nowhere/dockerfile-evaluator-x"])
 
     report = evaluate(["FROM x"], TRUE)
 
     assert outcome(report) == "passed"
-    (image,) = fake.left()
-    assert run_in(image) in "".join(report["warnings"])
-
-
-# Containers that are being created
-
-
-def test_container_that_is_created_late_is_removed(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "CREATE_TIMEOUT", 30.0)
-    fake.set(create_seconds=1)
-
-    report = evaluate(["FROM x"], TRUE, start_timeout=0.3)
-
-    assert outcome(report) == "failed"
     assert report["warnings"] == []
-    assert fake.left() == []
-
-
-def test_container_that_may_still_be_created_is_named(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.2)
-    fake.fault("run", "hang")
-
-    report = evaluate(["FROM x"], TRUE, start_timeout=0.3)
-
-    names = [value_of("--name", call) for call in fake.calls("run")]
-    warnings = " ".join(report["warnings"])
-    assert len(names) == 2
-    assert [name for name in names if name not in warnings] == []
 
 
 # Interrupts
 
 
 def interrupt(process, number=signal.SIGINT):
-    """Send a signal; return the exit code and what was printed."""
+    """Send a signal; return the exit code."""
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     assert b"Traceback" not in err
-    return process.returncode, out.decode()
+    return process.returncode
+
+
+class Interrupt(NamedTuple):
+    """What runs when a signal is sent: a call of docker that hangs, or a command in a container."""
+
+    call: str
+    lines: tuple = ("FROM x",)
+    number: int = signal.SIGINT
+
+
+COMMAND = "command"
+INTERRUPTS = [
+    Interrupt("version"),
+    Interrupt("ps"),
+    Interrupt("build"),
+    Interrupt("from", lines=("FROM nosuch",)),
+    Interrupt("control COPY", lines=("FROM x", "COPY missing /")),
+    Interrupt("run"),
+    Interrupt(COMMAND),
+    Interrupt(COMMAND, number=signal.SIGTERM),
+    Interrupt(COMMAND, number=signal.SIGHUP),
+]
+
+
+@pytest.mark.parametrize("row", INTERRUPTS, ids=lambda row: f"{row.call}-{row.number}")
+def test_signal_ends_what_runs_removes_everything_and_is_the_exit_code(
+    fake, start, arguments, report, folders, row
+):
+    fake.set(pull={"nosuch": "manifest unknown"})
+    fake.fault(row.call, "hang", nth=1)
+    process = start(*arguments(row.lines, SLOW, TRUE))
+    wait_for(lambda: fake.count(row.call) or (fake.root / "running").exists())
+
+    code = interrupt(process, row.number)
+
+    assert code == 128 + row.number
+    assert error_of(report()) == ("interrupted", "the evaluation was interrupted")
+    assert list(statuses(report()).values()) == ["not_run", "not_run"]
+    assert fake.left() == []
+    assert folders() == []
+
+
+def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, start, arguments):
+    fake.set(create_seconds=1)
+    process = start(*arguments(["FROM x"], TRUE))
+    wait_for((fake.folder / "creating").exists)
+
+    interrupt(process)
+
+    wait_for((fake.folder / "created").exists)
+    assert fake.left() == []
+
+
+def test_test_is_ended_by_sigkill_to_docker_at_once(fake, start_slow):
+    """It would pass SIGTERM on to the test, and wait."""
+    fake.fault("run", "ignore SIGTERM")
+    process = start_slow(limits={"END_TIMEOUT": 600.0})
+
+    code = interrupt(process)
+
+    assert code == 130
+    assert fake.left() == []
 
 
 def children(process):
@@ -465,114 +347,76 @@ def children(process):
     return [int(child) for task in tasks for child in task.read_text().split()]
 
 
-def build_runs(fake, process):
-    return fake.count("build")
+def test_docker_that_ignores_sigterm_is_killed(fake, start, arguments):
+    fake.fault("build", "ignore SIGTERM")
+    fake.fault("build", "hang")
+    process = start(*arguments(["FROM x"], TRUE), limits={"END_TIMEOUT": 0.3})
+    wait_for(lambda: fake.count("build"))
+    (build,) = children(process)
+
+    code = interrupt(process)
+
+    assert code == 130
+    assert not os.path.exists(f"/proc/{build}")
 
 
-def build_has_ended(fake, process):
-    return fake.count("build") and not children(process)
-
-
-def container_is_being_created(fake, process):
-    return fake.count("run")
-
-
-def command_runs(fake, process):
-    return is_running(fake)
-
-
-class Interrupt(NamedTuple):
-    """When a signal is sent."""
-
-    when: str
-    is_time: Callable
-    fault: dict | None = None
-    number: int = signal.SIGINT
-    has_log: bool = True  # the build had printed something
-
-
-BUILD_HANGS = {"on": "build", "do": "hang"}
-BUILD_FAILS = {"on": "build", "stderr": "no layer"}
-INTERRUPTS = [
-    Interrupt("SIGINT in the build", build_runs, fault=BUILD_HANGS, has_log=False),
-    Interrupt("SIGINT before the build is repeated", build_has_ended, fault=BUILD_FAILS),
-    Interrupt(
-        "SIGINT while a container is created",
-        container_is_being_created,
-        fault={"on": "run", "do": "sleep", "seconds": 0.5},
-    ),
-    Interrupt("SIGINT in a test", command_runs),
-    Interrupt("SIGTERM in a test", command_runs, number=signal.SIGTERM),
-    Interrupt("SIGHUP in a test", command_runs, number=signal.SIGHUP),
-]
-
-
-@pytest.mark.parametrize("row", INTERRUPTS, ids=lambda row: row.when)
-def test_ctrl_c_sigterm_and_sighup_clean_up_and_set_the_exit_code(
-    fake, start, arguments, report, tmp_path, row
-):
-    fake.set(create_seconds=0.5)
-    fake.fault("build", "print", stdout="Step 1/1 : FROM x\n")
-    if row.fault:
-        fake.fault(**row.fault)
-    process = start(*arguments(["FROM x"], SLOW, TRUE), limits={"RETRY_DELAY": 600.0})
-    wait_for(lambda: row.is_time(fake, process))
-
-    code, out = interrupt(process, row.number)
-
-    assert code == 128 + row.number
-    assert "no score" in out
-    assert fake.left() == []
-    assert lock_files(tmp_path) == []
-    assert error_of(report()) == ("interrupted", "the evaluation was interrupted")
-    assert list(statuses(report()).values()) == ["not_run", "not_run"]
-    assert fake.count("build") == 1
-    assert not row.has_log or "Step 1/1 : FROM x" in report()["build"]["log"]
-
-
-def test_signal_in_clean_up_after_all_tests_keeps_the_score(fake, start, arguments, report):
+def test_signal_in_the_clean_up_keeps_the_score(fake, start, arguments, report):
     fake.fault("image rm", "sleep", seconds=1)
     process = start(*arguments(["FROM x"], TRUE))
     wait_for(lambda: fake.count("image rm"))
 
-    code, out = interrupt(process)
+    code = interrupt(process)
 
     assert code == 0
     assert outcome(report()) == "passed"
-    assert "score 1 of 1 (100.0%)" in out
     assert fake.left() == []
 
 
-def test_signal_after_the_last_test_keeps_the_score(fake, arguments, report, monkeypatch):
-    finished = de.Console.finished
+def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(fake, start_slow, report):
+    fake.fault("image rm", stderr=CONFLICT)
+    process = start_slow(limits={"RECOVERY_TIMEOUT": 600.0})
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: fake.count("image rm"))
 
-    def finished_and_interrupted(*arguments):
-        finished(*arguments)
-        os.kill(os.getpid(), signal.SIGINT)
+    code = interrupt(process, signal.SIGTERM)
 
-    monkeypatch.setattr(de.Console, "finished", finished_and_interrupted)
-
-    code, _, _ = called(de.main, *arguments(["FROM x"], TRUE))
-
-    assert code == 0
-    assert outcome(report()) == "passed"
+    assert code == 130
+    assert len(report()["warnings"]) == 1
+    assert [":" in name for name in fake.left()] == [True]
 
 
-def test_second_signal_ends_the_clean_up_and_names_what_is_left(fake, start_slow, report):
+def test_second_signal_does_not_wait_for_a_removal_that_hangs(fake, start_slow):
     fake.fault("image rm", "hang")
     process = start_slow()
     process.send_signal(signal.SIGINT)
     wait_for(lambda: fake.count("image rm"))
 
     started = time.monotonic()
-    code, out = interrupt(process)
-    taken = time.monotonic() - started
+    interrupt(process)
 
-    (image,) = fake.left()
+    assert time.monotonic() - started < 10
+
+
+def test_two_signals_at_once_leave_nothing(fake, start_slow):
+    process = start_slow()
+    process.send_signal(signal.SIGINT)
+
+    code = interrupt(process)
+
     assert code == 130
-    assert run_in(image) in "".join(report()["warnings"])
-    assert run_in(image) in out
-    assert taken < de.COMMAND_TIMEOUT
+    assert fake.left() == []
+
+
+def test_ignored_sighup_stays_ignored(fake, start, arguments, report):
+    held = run_command("touch running; until test -e go; do sleep 0.05; done")
+    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    process = start(*arguments(["FROM x"], held), preexec_fn=ignore)
+    wait_for((fake.root / "running").exists)
+    process.send_signal(signal.SIGHUP)
+    (fake.root / "go").touch()
+
+    assert process.wait(60) == 0
+    assert outcome(report()) == "passed"
 
 
 def test_ctrl_c_of_a_terminal_does_not_reach_docker(fake, start_slow, report):
@@ -586,65 +430,15 @@ def test_ctrl_c_of_a_terminal_does_not_reach_docker(fake, start_slow, report):
 
     assert started
     assert groups == started
-    assert process.returncode == 130
     assert outcome(report()) == "interrupted"
-    assert fake.left() == []
 
 
-CALLS_EVALUATE = """
-import os, signal, sys
-project, dockerfile, rubric, output, pid_file = sys.argv[1:]
-sys.path.insert(0, project)
-import DockerfileEvaluator as de
+def test_signal_while_inputs_are_read_ends_the_program(fake, start, tmp_path):
+    pipe = str(tmp_path / "rubric.json")
+    os.mkfifo(pipe)
+    process = start("--dockerfile=/dev/null", "--repo=r", f"--rubric={pipe}")
+    with open(pipe, "wb"):  # returns when the program has opened it, too
+        code = interrupt(process)
 
-def handlers():
-    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
-
-before = handlers()
-with open(pid_file, "w") as file:
-    file.write(str(os.getpid()))
-try:
-    de.evaluate(dockerfile, "r", rubric, output)
-except KeyboardInterrupt:
-    sys.exit("changed handlers" if handlers() != before else 5)
-"""
-
-
-def test_evaluate_cleans_up_after_ctrl_c_and_raises_keyboard_interrupt(
-    fake, dockerfile, rubric, tmp_path
-):
-    """It prints nothing and installs no signal handlers."""
-    tests = rubric(run_command("kill -INT $(cat pid); sleep 600"), TRUE)
-    words = [str(PROJECT), dockerfile("FROM x"), tests, str(tmp_path / "o.json")]
-
-    done = subprocess.run(
-        [sys.executable, "-c", CALLS_EVALUATE, *words, str(fake.root / "pid")], **PIPES, timeout=60
-    )
-
-    assert done.stderr == b""
-    assert done.stdout == b""
-    assert done.returncode == 5
-    assert fake.left() == []
-
-
-def test_docker_that_ignores_sigterm_is_killed(monkeypatch):
-    monkeypatch.setattr(de, "KILL_TIMEOUT", 0.5)
-    words = ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
-
-    with de.Process(words, os.environ) as process:
-        assert next(process.read())[1] == b"ready\n"
-
-    assert process.wait(5) == -signal.SIGKILL
-
-
-def test_interrupt_while_the_engine_is_waited_for(fake):
-    fake.fault("version", stderr="Cannot connect to the Docker daemon")
-    cancel = de.CancelToken()
-    cancel.cancel()
-    started = time.monotonic()
-
-    with pytest.raises(de.EvaluationError) as caught:
-        de.Cli("docker", cancel).connect(60)
-
-    assert caught.value.kind == "interrupted"
-    assert time.monotonic() - started < 30
+    assert code == 130
+    assert fake.names() == []

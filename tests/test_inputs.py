@@ -1,482 +1,336 @@
-"""Inputs that are read once, files of any kind in a report's place, mistakes in inputs."""
+"""Section 6: what the digest of the inputs covers, --resume, --overlay, pipes, evaluate()."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 import signal
 import subprocess
-import sys
-from pathlib import Path
-from typing import NamedTuple
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import pytest
-from cases import TRUE
-from conftest import PIPES, PROGRAM, called, error_of, outcome, statuses
+from cases import FALSE, TRUE
+from conftest import called, ended_by, error_of, outcome
 from engine import wait_for
 
 import DockerfileEvaluator as de
 
-# A Dockerfile from a pipe
+
+def sh(command):
+    """Run a shell command; return the lines of its output, sorted."""
+    return sorted(subprocess.check_output(["sh", "-ec", command]).decode().splitlines())
+
+
+def files_of(folder):
+    """Return the folders, links and files in a folder: "a/", "b -> a", "c: its content"."""
+    line = (
+        "-type d -printf '%P/\n' -o -type l -printf '%P -> %l\n' -o -printf '%P: ' -exec cat {} ';'"
+    )
+    return sh(f"find {folder} -mindepth 1 {line}")
 
 
 @pytest.fixture
-def piped():
-    """Return a function that makes a path which can be read once."""
-    ends = []
+def options(rubric):
+    """Make a context and an overlay in the current folder; return the options of an evaluation."""
+    sh("mkdir -p context overlay/folder; echo FROM x >context/Dockerfile")
+    sh("echo x >overlay/a; ln -s a overlay/link")
+    os.link(rubric(TRUE), "rubric.json")
+    return de.checked(de.Options("context/Dockerfile", "r", "rubric.json", overlay="overlay"))
 
-    def make(content):
-        read_end, write_end = os.pipe()
-        os.write(write_end, content)
-        os.close(write_end)
-        ends.append(read_end)
-        return f"/dev/fd/{read_end}"
 
-    yield make
-    for end in ends:
-        os.close(end)
+# The digest
 
 
-def test_dockerfile_from_a_pipe_is_built_in_the_current_folder(
-    fake, rubric, piped, tmp_path, monkeypatch
-):
-    seen = []
-    build = de.docker_build
-
-    def look(session, **details):
-        seen.append(Path(details["dockerfile"]).read_text())
-        return build(session, **details)
-
-    monkeypatch.setattr(de, "docker_build", look)
-
-    report = de.evaluate(piped(b"FROM x\n"), "r", rubric(TRUE))
-
-    assert outcome(report) == "passed"
-    assert seen == ["FROM x\n"]
-    assert report["environment"]["context"] == "."
-    assert report["environment"]["dockerfile_sha256"] == hashlib.sha256(b"FROM x\n").hexdigest()
-    assert os.listdir(str(tmp_path / "tmp")) == []
-
-
-def test_dockerfile_from_standard_input(fake, rubric, tmp_path):
-    words = ["--dockerfile=/dev/stdin", "--repo=r", f"--rubric={rubric(TRUE)}"]
-
-    done = subprocess.run([*PROGRAM, *words], input=b"FROM x\n", stdout=subprocess.PIPE)
-
-    assert done.returncode == 0, done.stdout
-    (build,) = fake.calls("build")
-    assert build[-1] == str(tmp_path / "home")
-
-
-def test_dockerfile_without_a_folder_has_the_current_one_as_context(fake):
-    Path("Dockerfile").write_text("FROM x")
-    Path("r.json").write_text(json.dumps({"tests": [TRUE]}))
-
-    report = de.evaluate("Dockerfile", "r", "r.json")
-
-    assert report["environment"]["context"] == "."
-
-
-# A report's place
-
-
-NO_REPORTS = {
-    "no JSON": b"not JSON",
-    "a list": b"[]",
-    "deep nesting": b"[" * 200_000,
-    "an infinite number": b'{"error": null, "x": 1e999}',
-    "not a number": b'{"error": null, "x": NaN}',
-    "a number of 400 digits": b'{"error": null, "x": ' + b"9" * 400 + b"}",
-    "not UTF-8": b"\xff",
-}
-
-
-@pytest.mark.parametrize("what", NO_REPORTS)
-def test_file_that_is_no_report_is_none(tmp_path, what):
-    file = tmp_path / "report.json"
-    file.write_bytes(NO_REPORTS[what])
-
-    assert de.read_report(str(file)) is None
-
-
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "nothing"])
-def test_what_is_no_file_is_no_report(tmp_path, kind):
-    path = tmp_path / "report.json"
-    if kind == "pipe":
-        os.mkfifo(str(path))
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    elif kind == "folder":
-        path.mkdir()
-
-    assert de.read_report(str(path)) is None
-
-
-def test_huge_file_is_no_report(tmp_path, monkeypatch):
-    file = tmp_path / "report.json"
-    file.write_text('{"error": null}')
-    assert de.read_report(str(file)) == {"error": None}
-    monkeypatch.setattr(de, "MAX_REPORT", 10)
-
-    assert de.read_report(str(file)) is None
-
-
-@pytest.fixture
-def builds_after(fake, evaluate, tmp_path):
-    """Evaluate, change keys of the report, resume; return how many builds there were.
-
-    `part` is the part of the report whose keys are changed.
-    """
-
-    def run(part=None, **change):
-        output = tmp_path / "report.json"
-        report = evaluate(["FROM x"], TRUE, output=str(output))
-        changed = report[part] if part else report
-        changed.update(change)
-        output.write_text(json.dumps(report))
-        evaluate(["FROM x"], TRUE, output=str(output), resume=True)
-        return fake.count("build")
-
-    return run
-
-
-@pytest.mark.parametrize("version", ["2.0.0", "2.2.0", "3.1.0", "x", None])
-def test_report_of_another_version_is_evaluated_again(builds_after, version):
-    assert builds_after(part="environment", evaluator_version=version) == 2
-
-
-def test_report_of_a_patch_release_is_resumed(builds_after):
-    assert builds_after(part="environment", evaluator_version="2.1.99") == 1
-
-
-@pytest.mark.parametrize("error", [{"kind": []}, {"kind": "nonsense", "message": "x"}, [], "x"])
-def test_report_with_an_unknown_error_is_evaluated_again(builds_after, error):
-    assert builds_after(error=error) == 2
-
-
-# A score is not lost
-
-
-def test_report_without_a_score_keeps_the_scored_one_before_it(fake, evaluate, tmp_path):
-    output, previous = tmp_path / "report.json", tmp_path / "report.json.previous"
-    scored = evaluate(["FROM x"], TRUE, output=str(output))
-    fake.fault("version", stderr="Cannot connect to the Docker daemon")
-
-    report = evaluate(["FROM x"], TRUE, output=str(output))
-
-    assert report["error"]["kind"] == "engine"
-    assert json.loads(output.read_text()) == report
-    assert json.loads(previous.read_text()) == scored
-    warning = f"the earlier report, with a score, is now {previous}"
-    assert report["warnings"] == [warning]
-
-
-def test_score_that_cannot_be_kept_is_a_warning(fake, evaluate, tmp_path):
-    output = tmp_path / "report.json"
-    evaluate(["FROM x"], TRUE, output=str(output))
-    (tmp_path / "report.json.previous").mkdir()
-    fake.fault("version", stderr="Cannot connect to the Docker daemon")
-
-    report = evaluate(["FROM x"], TRUE, output=str(output))
-
-    (warning,) = report["warnings"]
-    assert warning.startswith("the earlier report, with a score, is lost: ")
-    assert json.loads(output.read_text()) == report
-
-
-@pytest.mark.parametrize("content", ["{}", '{"x": 1}', '{"error": 5}', '{"error": {"kind": []}}'])
-def test_file_that_is_no_report_is_not_kept(fake, evaluate, tmp_path, content):
-    output = tmp_path / "report.json"
-    output.write_text(content)
-    fake.fault("version", stderr="Cannot connect to the Docker daemon")
-
-    report = evaluate(["FROM x"], TRUE, output=str(output))
-
-    assert report["warnings"] == []
-    assert json.loads(output.read_text()) == report
-
-
-def test_failed_build_replaces_an_earlier_score(fake, evaluate, tmp_path):
-    output = tmp_path / "report.json"
-    evaluate(["FROM x"], TRUE, output=str(output))
-
-    evaluate(["FROM x", "RUN FAIL"], TRUE, output=str(output))
-
-    assert not (tmp_path / "report.json.previous").exists()
-
-
-def test_without_a_score_total_and_rate_are_null(fake, evaluate):
-    fake.fault("version", stderr="Cannot connect to the Docker daemon")
-
-    summary = evaluate(["FROM x"], TRUE)["summary"]
-
-    assert summary["total_score"] is None
-    assert summary["success_rate"] is None
-    assert summary["max_score"] == 1
-
-
-def test_failed_build_has_the_score_0(fake, evaluate):
-    summary = evaluate(["FROM x", "RUN FAIL"], TRUE)["summary"]
-
-    assert summary["total_score"] == 0
-    assert summary["success_rate"] == 0
-
-
-@pytest.mark.parametrize("broken", ["output", "junit", "markdown"])
-def test_each_file_is_written_even_if_another_one_cannot_be(fake, evaluate, tmp_path, broken):
-    paths = {name: str(tmp_path / name) for name in ("output", "junit", "markdown")}
-
-    with pytest.raises(de.EvaluationError, match="/dev/full: cannot write") as caught:
-        evaluate(["FROM x"], TRUE, **{**paths, broken: "/dev/full"})
-
-    assert caught.value.kind == "output"
-    assert statuses(caught.value.report) == {"run_command_1": "passed"}
-    written = {name for name, path in paths.items() if os.path.exists(path)}
-    assert written == set(paths) - {broken}
-    empty = [name for name in written if os.path.getsize(paths[name]) == 0]
-    assert empty == []
-
-
-def test_closed_stdout_is_an_error(fake, arguments):
-    words = [*PROGRAM, *arguments(["FROM x"], TRUE), "--output=-"]
-
-    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE)
-
-    assert done.returncode == 1
-    assert b"cannot write: stdout is closed" in done.stderr
-    assert b"1 of 1 tests passed" in done.stderr
-
-
-def test_internal_error_is_no_usage_error(fake, arguments, monkeypatch):
-    def fail(_report):
-        raise ValueError("a mistake in the program")
-
-    monkeypatch.setattr(de, "as_json", fail)
-
-    with pytest.raises(ValueError, match="a mistake in the program"):
-        called(de.main, *arguments(["FROM x"], TRUE))
-
-
-# Signals while inputs are read
-
-
-def open_files(folder):
-    found = []
-    for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            found.append(os.readlink(f"{folder}/{name}"))
-    return found
-
-
-@pytest.fixture
-def waiting(tmp_path):
-    """Return a function that starts the program, which then waits for data of its rubric."""
-    pipe = tmp_path / "rubric.json"
-    os.mkfifo(str(pipe))
-    # The end of the pipe is opened first, so the program waits for data and not for a writer.
-    writer = os.open(str(pipe), os.O_RDWR)
-
-    def run(*words):
-        process = subprocess.Popen([*PROGRAM, *words, "--repo=r", f"--rubric={pipe}"], **PIPES)
-        folder = f"/proc/{process.pid}/fd"
-        wait_for(lambda: str(pipe) in open_files(folder), what="for the program to open the pipe")
-        return process
-
-    yield run
-    os.close(writer)
-
-
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
-@pytest.mark.parametrize("word", ["--check", "--dockerfile=x"])
-def test_signal_ends_the_program_while_inputs_are_read(waiting, number, code, word):
-    process = waiting(word)
-
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-
-    assert process.returncode == code, err
-    assert err == b""
-
-
-# What a language model or a colleague gets wrong
-
-
-class Fenced(NamedTuple):
-    """Lines of a Dockerfile, and whether the message names a Markdown fence."""
-
-    where: str
-    lines: list
-    is_named: bool
-
-
-FENCES = [
-    Fenced("around the file", lines=["```dockerfile", "FROM x", "```"], is_named=True),
-    Fenced(
-        "after words",
-        lines=["Here is the Dockerfile:", "", "```", "FROM x", "```"],
-        is_named=True,
-    ),
-    Fenced("in a string", lines=["FROM x", "RUN echo '", "```", "'"], is_named=False),
-]
-
-
-@pytest.mark.parametrize("fenced", FENCES, ids=lambda fenced: fenced.where)
-def test_fence_round_the_dockerfile_is_named(fake, evaluate, fenced):
-    error = "Error response from daemon: dockerfile parse error line 1: unknown instruction: X"
-    fake.fault("build", stdout="Sending build context\n", stderr=error)
-
-    kind, message = error_of(evaluate(fenced.lines, TRUE))
-
-    assert kind == "build"
-    assert ("has a Markdown fence, ```: remove it" in message) is fenced.is_named
-
-
-def test_dockerfile_that_is_not_utf8_is_named(fake, rubric, tmp_path):
-    """What BuildKit of docker 28.5 prints for one that PowerShell wrote."""
-    (tmp_path / "Dockerfile").write_bytes("FROM x\n".encode("utf-16"))
-    log = "#1 [internal] load build definition from Dockerfile\n#1 DONE 0.1s\n"
-    reason = "Internal: stream terminated by RST_STREAM with error code: INTERNAL_ERROR"
-    fake.fault("build", stderr=f"{log}ERROR: failed to build: failed to solve: {reason}")
-
-    report = de.evaluate(str(tmp_path / "Dockerfile"), "r", rubric(TRUE))
-
-    assert error_of(report) == ("build", f"{reason} (the Dockerfile is not UTF-8)")
-
-
-def test_fence_round_the_rubric_is_named(tmp_path):
-    (tmp_path / "rubric.json").write_text('```json\n{"tests": []}\n```\n')
-
-    with pytest.raises(de.EvaluationError, match="remove the Markdown fence"):
-        de.load_rubric(str(tmp_path / "rubric.json"))
-
-
-class Mistake(NamedTuple):
-    """Keys of a test that are wrong, and a part of the message."""
+class Change(NamedTuple):
+    """A change of the inputs, by a shell command or by other options."""
 
     what: str
-    keys: dict
-    message: str
+    is_covered: bool
+    shell: str = ""
+    options: Any = ()
+    version: str = de.__version__
 
 
-MISTAKES = [
-    Mistake(
-        "a missing s",
-        keys={"type": "command_exist"},
-        message="unknown test type 'command_exist' (did you mean 'command_exists'?)",
+CHANGES = [
+    Change("nothing", False),
+    Change("the Dockerfile", True, "echo >>context/Dockerfile"),
+    Change("the rubric", True, "echo >>rubric.json"),
+    Change("the name of an overlaid file", True, "mv overlay/a overlay/b"),
+    Change("the content of an overlaid file", True, "echo >>overlay/a"),
+    Change("the mode of an overlaid file", True, "chmod +x overlay/a"),
+    Change("the target of an overlaid link", True, "ln -sfn b overlay/link"),
+    Change("one more overlaid folder", True, "mkdir overlay/folder/more"),
+    Change("the times of overlaid files", False, "touch -d 2001-01-01 overlay overlay/*"),
+    Change("a file of the context", False, "echo >context/more"),
+    Change("no overlay", True, options={"overlay": None}),
+    Change("another repo", True, options={"repo": "s"}),
+    Change("another context", True, options={"context": "."}),
+    Change("another spelling of the context", False, options={"context": "./context/"}),
+    Change("a run option", True, options={"run_options": ["--memory=1g"]}),
+    Change("a build option", True, options={"build_options": ["--memory=1g"]}),
+    Change("no cache", False, options={"build_options": ["--no-cache"]}),
+    Change(
+        "a namespace of caches",
+        False,
+        options={"build_options": ["--build-arg=BUILDKIT_CACHE_MOUNT_NS=model"]},
     ),
-    Mistake(
-        "an s too many",
-        keys={"type": "files_exists"},
-        message="unknown test type 'files_exists' (did you mean 'files_exist'?)",
-    ),
-    Mistake("weight", keys={"weight": 3}, message="unknown key 'weight' (use 'score')"),
-    Mistake(
-        "depends_on",
-        keys={"depends_on": ["a"]},
-        message="unknown key 'depends_on' (use 'requires')",
-    ),
+    Change("a limit", False, options={"build_timeout": 9.0}),
+    Change("another release of this series", False, version="3.0.99"),
+    Change("another series", True, version="3.1.0"),
 ]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
-def test_mistake_in_a_rubric_has_a_suggestion(rubric, mistake):
-    with pytest.raises(de.EvaluationError) as caught:
-        de.load_rubric(rubric({**TRUE, **mistake.keys}))
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.what)
+def test_digest_covers_all_that_a_score_depends_on(options, monkeypatch, change):
+    before = de.read_inputs(options).sha256
 
-    assert mistake.message in str(caught.value)
+    sh(change.shell)
+    monkeypatch.setattr(de, "__version__", change.version)
+    after = de.read_inputs(options._replace(**dict(change.options))).sha256
 
-
-COMMAND = "echo {a} {b}"
-DRAW = {"a": [0, 99_999], "b": [0, 99_999]}
-NO_TERMS = ["{a/2}", "{a + 1}", "{ a }", "{2*a}", "{a+b+a}", "{a,b}", "{a+c}", "{a.b}"]
+    assert (after != before) is change.is_covered
 
 
-@pytest.mark.parametrize("text", NO_TERMS)
-def test_braces_in_a_command_that_look_like_a_term_are_an_error(rubric, text):
-    params = {"command": f"{COMMAND} {text}", "draw": DRAW}
-
-    with pytest.raises(de.EvaluationError) as caught:
-        de.load_rubric(rubric(("run_command", params)))
-
-    assert f"params.command: '{text}' has the drawn name" in str(caught.value)
+# --resume
 
 
-@pytest.mark.parametrize("text", NO_TERMS)
-def test_braces_in_a_text_that_look_like_a_term_are_an_error(rubric, text):
-    params = {"command": COMMAND, "draw": DRAW, "contains": [text]}
+class Resumed(NamedTuple):
+    """The error of a report, other options afterwards, and whether it is taken."""
 
-    with pytest.raises(de.EvaluationError) as caught:
-        de.load_rubric(rubric(("output_contains", params)))
-
-    assert f"params.contains[0]: '{text}' has the drawn name" in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["${a}", "{c}", "{ echo a; }", "awk '{print a}'", "{c+d}", "{}"])
-def test_other_braces_are_left_alone(rubric, text):
-    params = {"command": f"{COMMAND} {text}", "draw": DRAW}
-
-    (test,) = de.load_rubric(rubric(("run_command", params))).tests
-
-    assert test.check.command.endswith(text)
+    what: str
+    is_taken: bool
+    error: str | None = None
+    options: Any = ()
+    image_starts: bool = True
 
 
-NPM = """npm ERR! code EUSAGE
-npm ERR!
-npm ERR! The `npm ci` command can only install with an existing package-lock.json or
-npm ERR! npm-shrinkwrap.json with lockfileVersion >= 1.
-
-npm ERR! A complete log of this run can be found in:
-npm ERR!     /root/.npm/_logs/2026-11-25-debug-0.log
-"""
-PIP = """  error: could not create 'build': Permission denied
-  [end of output]
-note: This error originates from a subprocess, and is likely not a problem with pip.
-error: legacy-install-failure
-note: This is an issue with the package mentioned above, not pip.
-"""
-
-
-class Quoted(NamedTuple):
-    """An output, and the line of it that tells most."""
-
-    when: str
-    output: str
-    line: str
-
-
-QUOTED = [
-    Quoted(
-        "npm",
-        NPM,
-        line="npm ERR! The `npm ci` command can only install with an existing package-lock.json or",
-    ),
-    Quoted("pip", PIP, line="error: could not create 'build': Permission denied"),
-    Quoted(
-        "apt",
-        "E: Unable to locate package x\ndone\n",
-        line="E: Unable to locate package x",
-    ),
-    Quoted("make", "a.c:1: error: x\nmake: *** [all] Error 1\n", line="a.c:1: error: x"),
-    Quoted("no error", "first\nsecond\n", line="second"),
-    Quoted("no output", "", line=""),
+RESUMED = [
+    Resumed("a score, with other limits", True, options={"build_timeout": 9.0, "offline": True}),
+    Resumed("a failed build", True, "build"),
+    Resumed("a failed build, without registries", False, "build", {"offline": True}),
+    Resumed("a failed build, with another limit", False, "build", {"start_timeout": 9.0}),
+    Resumed("a limit of the build", True, "build_timeout"),
+    Resumed("another limit of the build", False, "build_timeout", {"build_timeout": 9.0}),
+    Resumed("no score", False, "engine"),
+    Resumed("no start", True, image_starts=False),
+    Resumed("no start, with another limit", False, None, {"start_timeout": 9.0}, False),
 ]
 
 
-@pytest.mark.parametrize("row", QUOTED, ids=lambda row: row.when)
-def test_informative_line_is_quoted(row):
-    assert de.error_line(row.output) == row.line
+@pytest.mark.parametrize("row", RESUMED, ids=lambda row: row.what)
+def test_score_is_taken_for_the_same_inputs_a_failed_build_for_the_same_limits(options, row):
+    report = ended_by(row.error, options)
+    report["environment"]["image_starts"] = row.image_starts
+    inputs = de.read_inputs(options)
+
+    later = options._replace(**dict(row.options))
+
+    assert de.is_report_for(report, later, inputs) is row.is_taken
+    assert not de.is_report_for(report, later, inputs._replace(sha256="another"))
 
 
-def test_only_podman_is_installed(fake, evaluate, monkeypatch, tmp_path):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "podman").symlink_to(sys.executable)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+@pytest.mark.parametrize("test", [TRUE, FALSE], ids=["passed", "failed"])
+def test_resumed_report_is_shown_and_written_as_junit_without_docker(fake, arguments, report, test):
+    words = arguments(["FROM x"], test, more=["--resume"])
+    first, _, _ = called(de.main, *words)
+    before = report()
 
-    kind, message = error_of(evaluate(["FROM x"], TRUE))
+    code, out, _ = called(de.main, *words, "--junit=junit.xml")
 
-    assert kind == "engine"
-    assert message.endswith(", use --docker podman")
+    assert (code, report(), fake.count("build")) == (first, before, 1)
+    assert de.score_line(before) in out
+    assert os.path.exists("junit.xml")
+
+
+NO_REPORTS = ["echo '{' >", "echo '[]' >", "echo '{\"environment\": 3}' >", "printf '\\377' >"]
+NO_REPORTS += ["yes [ | tr -d '\n' | head -c 99999 >", "mkfifo", "mkdir", "ln -s /dev/zero", ": "]
+
+
+@pytest.mark.parametrize("command", NO_REPORTS)
+def test_what_is_no_report_is_not_taken(options, command):
+    sh(f"{command} report.json")
+
+    report = de.read_report("report.json")
+
+    assert not de.is_report_for(report, options, de.read_inputs(options))
+
+
+# Pipes
+
+
+def test_dockerfile_and_rubric_can_be_pipes(fake, options):
+    """The context is then the current folder."""
+    sh("mkfifo overlay/dockerfile overlay/rubric")
+    writer = "printf 'FROM x\nRUN exit 3\n' >overlay/dockerfile; cat rubric.json >overlay/rubric"
+
+    with subprocess.Popen(["sh", "-c", writer]):
+        report = de.evaluate("overlay/dockerfile", "r", "overlay/rubric")
+
+    assert error_of(report)[0] == "build"
+    assert report["environment"]["context"] == "."
+    assert fake.calls("build")[0][-2:] == ["--file=-", os.getcwd()]
+
+
+def test_dockerfile_on_standard_input_can_be_a_file(fake, start, dockerfile, rubric):
+    words = ["--dockerfile=/dev/stdin", "--repo=r", f"--rubric={rubric(TRUE)}"]
+
+    with open(dockerfile("FROM x")) as file:
+        start(*words, stdin=file).communicate(timeout=60)
+
+    assert fake.calls("build")[0][-1] == os.getcwd()
+
+
+# --overlay
+
+
+class Laid(NamedTuple):
+    """Shell commands that make files in `context` and `overlay`, and what the copy has then."""
+
+    what: str
+    shell: str
+    copy: list
+
+
+LAID = [
+    Laid(
+        "files beside others",
+        "mkdir context/.git context/b overlay/b; cd context; echo old >a; echo kept >b/c;"
+        "cd ../overlay; echo new >a; echo new >b/d",
+        [".git/", "a: new", "b/", "b/c: kept", "b/d: new"],
+    ),
+    Laid(
+        "a file over a link to a file",
+        "ln -s ../out/file context/x; echo new >overlay/x",
+        ["x: new"],
+    ),
+    Laid(
+        "a folder over a link to a folder",
+        "ln -s ../out context/x; mkdir overlay/x; echo new >overlay/x/file",
+        ["x/", "x/file: new"],
+    ),
+    Laid(
+        "a folder over a file",
+        "echo old >context/x; mkdir overlay/x; echo new >overlay/x/y",
+        ["x/", "x/y: new"],
+    ),
+    Laid("a file over a folder", "mkdir -p context/x/y; echo new >overlay/x", ["x: new"]),
+    Laid("a link over a folder", "mkdir -p context/x/y; ln -s /etc overlay/x", ["x -> /etc"]),
+    Laid("a link over a link", "ln -s ../out context/x; ln -s y overlay/x", ["x -> y"]),
+    Laid("pipes", "mkfifo context/x overlay/y", []),
+]
+
+
+@pytest.mark.parametrize("row", LAID, ids=lambda row: row.what)
+def test_overlay_lies_over_a_copy_and_nothing_is_written_through_a_link(fake, row):
+    sh(f"mkdir context overlay out; echo outside >out/file; {row.shell}")
+    before = sh("ls -lR context")
+    options = de.Options("", "", context="context", overlay="overlay")
+
+    with de.build_context(de.Run(de.Docker("docker")), options) as folder:
+        copied = files_of(folder)
+
+    assert copied == row.copy
+    assert sh("ls -lR context") == before
+    assert files_of("out") == ["file: outside"]
+    assert not os.path.exists(folder)
+
+
+def test_copy_has_the_modes_of_the_files_but_can_be_removed():
+    sh("mkdir -p -m 551 source/folder; touch source/file; chmod 750 source/file")
+
+    de.copy_over("source", "copy")
+
+    assert sh("stat -c '%n %a' copy/*") == ["copy/file 750", "copy/folder 751"]
+
+
+def test_docker_gets_the_copy(fake, evaluate, tmp_path):
+    os.mkdir("overlay")
+
+    evaluate(["FROM x"], TRUE, overlay="overlay")
+
+    assert fake.calls("build")[0][-1].startswith(str(tmp_path / "tmp"))
+
+
+def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
+    sh("truncate -s 1G overlay/sparse && echo x >overlay/more")
+
+    report = de.run_evaluation(
+        options, de.read_inputs(options), de.Docker("docker"), de.Console(None)
+    )
+
+    assert outcome(report) == "build"
+    assert fake.count("build") == 0
+
+
+# The function evaluate()
+
+
+def test_keywords_of_evaluate_are_the_options_of_an_evaluation_with_their_defaults():
+    options = vars(de._parser().parse_args([]))  # noqa: SLF001
+    for name in ("dockerfile", "repo", "rubric", "output", "verbose", "check", "tests"):
+        del options[name]
+
+    keywords = de.evaluate.__kwdefaults__
+
+    given, expected = (
+        {name: value or None for name, value in part.items()} for part in (keywords, options)
+    )
+    assert given == expected
+
+
+def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, dockerfile, rubric, capfd):
+    """In a thread, Python refuses to install signal handlers."""
+    files = (dockerfile("FROM x"), "r", rubric(TRUE, FALSE))
+
+    with ThreadPoolExecutor(3) as pool:
+        reports = list(pool.map(lambda at: de.evaluate(*files, f"{at}.json"), range(3)))
+
+    assert [outcome(report) for report in reports] == ["failed passed"] * 3
+    assert [de.read_report(f"{at}.json") for at in range(3)] == reports
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("call", ["build", "run"])
+def test_interrupt_of_evaluate_cleans_up_and_is_a_keyboard_interrupt(fake, evaluate, call):
+    fake.fault(call, "hang")
+
+    def interrupt():
+        wait_for(lambda: fake.count(call), what=f"for {call}")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(["FROM x"], TRUE)
+
+    assert fake.left() == []
+
+
+class Refused(NamedTuple):
+    """An argument of evaluate(), and what it raises."""
+
+    argument: dict
+    error: type
+
+
+REFUSED = [
+    Refused({"dockerfile": "none"}, de.EvaluationError),
+    Refused({"rubric": "none"}, de.EvaluationError),
+    Refused({"context": "none"}, de.EvaluationError),
+    Refused({"overlay": "none"}, de.EvaluationError),
+    Refused({"output": "/dev/full"}, de.EvaluationError),
+    Refused({"build_timeout": 0}, ValueError),
+    Refused({"run_options": "--memory=1g"}, ValueError),
+    Refused({"resume": True}, ValueError),
+    Refused({"output": "rubric.json"}, ValueError),
+]
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: str(row.argument))
+def test_error_of_evaluate(fake, options, row):
+    """No report, or bad arguments."""
+    arguments = {"dockerfile": options.dockerfile, "repo": "r", "rubric": options.rubric}
+
+    with pytest.raises(row.error):
+        de.evaluate(**{**arguments, **row.argument})

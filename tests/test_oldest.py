@@ -1,4 +1,4 @@
-"""One evaluation of each kind on Python 3.7, and the help of each program.
+"""Python 3.7: the help of each program, and one evaluation of each kind.
 
 `tests/run` names that Python in DOCKERFILE_EVALUATOR_OLDEST.
 """
@@ -10,16 +10,14 @@ import subprocess
 from typing import NamedTuple
 
 import pytest
-from cases import FALSE, TRUE, run_command
-from conftest import PROJECT, statuses
+from cases import FALSE, LOOK, TRUE, run_command
+from conftest import PIPES, PROJECT, statuses
 
 OLDEST = os.environ.get("DOCKERFILE_EVALUATOR_OLDEST", "")
 pytestmark = [
     pytest.mark.skipif(not OLDEST, reason="DOCKERFILE_EVALUATOR_OLDEST names no Python 3.7"),
     pytest.mark.long("starts another Python"),
 ]
-
-EVALUATOR = PROJECT / "DockerfileEvaluator.py"
 PROGRAMS = [
     "DockerfileEvaluator.py",
     "artifacts/evaluate_all.py",
@@ -28,53 +26,38 @@ PROGRAMS = [
 ]
 
 
-class Evaluation(NamedTuple):
-    """What is evaluated, and how the evaluator ends."""
-
-    when: str
-    tests: list[dict]
-    statuses: list[str]  # of the tests
-    last_instruction: str = "RUN true"
-    exit_code: int = 1
-
-
-EVALUATIONS = [
-    Evaluation("each test passes", tests=[TRUE], statuses=["passed"], exit_code=0),
-    Evaluation("a test fails", tests=[TRUE, FALSE], statuses=["passed", "failed"]),
-    Evaluation(
-        "a test times out",
-        tests=[TRUE, run_command("sleep 60", timeout=0.5)],
-        statuses=["passed", "timeout"],
-    ),
-    Evaluation(
-        "the image does not build",
-        last_instruction="RUN FAIL",
-        tests=[TRUE],
-        statuses=["not_run"],
-    ),
-]
-
-
-def run_with_oldest_python(*words: object) -> subprocess.CompletedProcess:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.run([OLDEST, *map(str, words)], text=True, **pipes)
+def run(program, *words):
+    """Run a program of the project with the oldest Python."""
+    return subprocess.run([OLDEST, "-W", "error", str(PROJECT / program), *words], **PIPES)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_program_prints_its_help(program):
-    done = run_with_oldest_python("-W", "error", PROJECT / program, "--help")
+    done = run(program, "--help")
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: ")
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"usage: ")
 
 
-@pytest.mark.parametrize("row", EVALUATIONS, ids=lambda row: row.when)
+class Evaluation(NamedTuple):
+    """The last line of a Dockerfile, and the statuses of the tests."""
+
+    line: str
+    statuses: list
+
+
+EVALUATIONS = [
+    Evaluation("RUN true", ["passed", "passed", "failed", "timeout"]),
+    Evaluation("RUN exit 3", ["not_run"] * 4),
+]
+
+
+@pytest.mark.parametrize("row", EVALUATIONS, ids=lambda row: row.line)
 def test_evaluation(fake, arguments, report, row):
-    words = arguments(["FROM x", row.last_instruction], *row.tests)
+    tests = [TRUE, LOOK, FALSE, run_command("sleep 60", timeout=0.5)]
 
-    done = run_with_oldest_python(EVALUATOR, *words)
+    done = run("DockerfileEvaluator.py", *arguments(["FROM x", row.line], *tests))
 
-    assert done.returncode == row.exit_code, done.stderr
+    assert done.returncode == 1, done.stderr
     assert list(statuses(report()).values()) == row.statuses
-    assert fake.left() == [], "a container or an image is left"
+    assert fake.left() == []

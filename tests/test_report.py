@@ -1,46 +1,33 @@
-"""The report: fields, sums, JSON, JUnit, Markdown, and how the files are written."""
+"""Section 5, the report: fields and totals, no score, JUnit, and how files are written."""
 
 from __future__ import annotations
 
-import datetime
-import errno
 import json
 import os
-import re
-import stat
+import resource
 import subprocess
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-import junitparser
 import pytest
 from cases import FALSE, LOOK, TRUE, run_command
-from conftest import SETTINGS, called, outcome, schema, statuses
+from conftest import called, ended_by, error_of, schema
 
 import DockerfileEvaluator as de
 
-NUMBER = (int, float)
-# Fields and their types, in their order; more fields follow them
-REPORT = {"repo": str, "dockerfile": str, "rubric": str, "summary": dict, "test_results": list}
-SUMMARY = {
-    "total_tests": int,
-    "passed_tests": int,
-    "failed_tests": int,
-    "total_score": NUMBER,
-    "max_score": NUMBER,
-    "success_rate": float,
-    "total_execution_time": float,
-}
-ROW = {
-    "test_id": str,
-    "test_type": str,
-    "passed": bool,
-    "score": NUMBER,
-    "message": str,
-    "execution_time": float,
-}
-MORE_OF_REPORT = ["build", "error", "warnings", "environment"]
-MORE_OF_ROW = [
+
+@pytest.fixture
+def options(dockerfile, rubric, tmp_path):
+    """Return the options of an evaluation."""
+    output = str(tmp_path / "report.json")
+    return de.checked(de.Options(dockerfile("FROM x"), "example", rubric(TRUE), output))
+
+
+# Fields
+
+TOTALS = ["total_tests", "passed_tests", "failed_tests", "total_score", "max_score"]
+SEED_ROW = ["test_id", "test_type", "passed", "score", "message", "execution_time"]
+ROW = [
     "max_score",
     "status",
     "exit_code",
@@ -53,150 +40,142 @@ MORE_OF_ROW = [
 ]
 
 
-def of_wrong_type(values, types):
-    return {
-        name: values[name] for name, kind in types.items() if not isinstance(values[name], kind)
-    }
-
-
-def test_report_is_written_as_json_in_a_new_folder(fake, evaluate, tmp_path):
-    output = tmp_path / "deep" / "er" / "report.json"
-
-    report = evaluate(["FROM x"], TRUE, LOOK, output=str(output))
-
-    text = output.read_text()
-    assert json.loads(text) == report
-    assert text.startswith('{\n  "')
-
-
-def test_fields_and_their_order(fake, evaluate):
+def test_keys_of_the_seed_come_first_in_their_order(fake, evaluate):
     report = evaluate(["FROM x"], {**TRUE, "category": "x"}, FALSE, LOOK)
 
-    assert list(report) == [*REPORT, *MORE_OF_REPORT]
-    assert list(report["summary"]) == [*SUMMARY, "by_category"]
+    seed = ["repo", "dockerfile", "rubric", "summary", "test_results"]
+    assert list(report) == [*seed, "build", "error", "warnings", "environment"]
+    summary = [*TOTALS, "success_rate", "total_execution_time", "by_category"]
+    assert list(report["summary"]) == summary
     assert list(report["build"]) == ["succeeded", "execution_time", "message", "log"]
     for row in report["test_results"]:
-        assert list(row) == [*ROW, *MORE_OF_ROW], row["test_id"]
+        assert list(row) == SEED_ROW + ROW, row["test_id"]
 
 
-def test_types_of_fields(fake, evaluate):
-    report = evaluate(["FROM x"], {**FALSE, "score": 0.5})
+def test_row_tells_how_a_test_ended(fake, evaluate):
+    failing = run_command("echo no; exit 4", id="f", score=0.5, category="x", timeout=9)
 
-    assert of_wrong_type(report, REPORT) == {}
-    assert of_wrong_type(report["summary"], SUMMARY) == {}
-    assert of_wrong_type(report["test_results"][0], ROW) == {}
+    failed, looked = evaluate(["FROM x"], failing, LOOK)["test_results"]
 
-
-def test_row_of_a_passed_test(fake, evaluate):
-    (row,) = evaluate(["FROM x"], {**TRUE, "category": "x"})["test_results"]
-
-    assert row["score"] == 1
-    assert row["max_score"] == 1
-    assert row["exit_code"] == 0
-    assert row["output"] is None
-    assert row["category"] == "x"
-    assert row["timeout"] == 30
-
-
-def test_row_of_a_failed_test(fake, evaluate):
-    (row,) = evaluate(["FROM x"], run_command("echo no; exit 4", score=0.5))["test_results"]
-
-    assert row["score"] == 0
-    assert row["max_score"] == 0.5
-    assert row["exit_code"] == 4
-    assert row["output"] == "no\n"
-    assert row["category"] is None
-    assert row["timeout"] == 30
+    del failed["execution_time"]
+    assert "exit code 4" in failed.pop("message")
+    assert failed == {
+        "test_id": "f",
+        "test_type": "run_command",
+        "passed": False,
+        "score": 0,
+        "max_score": 0.5,
+        "status": "failed",
+        "exit_code": 4,
+        "timeout": 9,
+        "output": "no\n",
+        "category": "x",
+        "params": failing["params"],
+        "drawn": {},
+        "retried": False,
+    }
+    assert (looked["passed"], looked["status"], looked["score"]) == (True, "passed", 1)
+    assert (looked["exit_code"], looked["output"]) == (None, None), "it has no command"
 
 
 ENVIRONMENT = {
     "evaluator_version": de.__version__,
     "docker_client": "28.2.2",
     "docker_server": "20.10.24",
+    "builder": "legacy",
     "platform": "linux/amd64",
     "storage_driver": "overlay2",
+    "security_options": ["name=rootless"],
     "engine_cpus": 4,
     "engine_memory": 2**32,
-    "builder": "legacy",
-    "image_platform": "linux/amd64",
     "image_id": "sha256:" + "1d" * 32,
     "image_size": 1234,
-    "layers": ["sha256:" + "5a" * 32, "sha256:" + "6b" * 32],
+    "image_platform": "linux/amd64",
     "image_starts": True,
     "kept_image": None,
     "context": "/",
-    "jobs": 2,
+    "overlay": None,
+    "offline": False,
     "build_timeout": 9,
     "start_timeout": 120,
-    "options_key": None,
-    "offline": False,
-    "no_cache": False,
 }
 
 
-def test_environment(fake, evaluate):
-    environment = evaluate(["FROM x"], TRUE, context="/", jobs=2, build_timeout=9)["environment"]
+def test_environment_has_the_facts_of_the_engine_and_the_image(fake, evaluate):
+    fake.set(info={"SecurityOptions": ["name=rootless"]})
+
+    environment = evaluate(["FROM x"], TRUE, context="/", build_timeout=9)["environment"]
 
     assert {name: environment[name] for name in ENVIRONMENT} == ENVIRONMENT
-    assert de.__version__.startswith("2.")
 
 
-def test_environment_of_podman(fake, evaluate):
-    docker_only = {"NCPU": None, "MemTotal": None, "Driver": None}
-    podman = {"host": {"cpus": 8, "memTotal": 9}, "store": {"graphDriverName": "overlay"}}
-    fake.set(info={**docker_only, **podman})
-
-    environment = evaluate(["FROM x"], TRUE, context="/", jobs=2, build_timeout=9)["environment"]
-
-    assert {name: environment[name] for name in ENVIRONMENT} == {
-        **ENVIRONMENT,
-        "engine_cpus": 8,
-        "engine_memory": 9,
-        "storage_driver": "overlay",
-    }
+PODMAN = {
+    "docker_client": "5",
+    "docker_server": "5",
+    "platform": "linux/arm64",
+    "storage_driver": "overlay",
+    "security_options": None,
+    "engine_cpus": 8,
+    "engine_memory": 9,
+}
 
 
-class Warned(NamedTuple):
-    """The repo of the rubric, the machine of the image, and a part of the only warning."""
+def test_environment_has_the_facts_of_podman(fake):
+    info = {"host": {"cpus": 8, "memTotal": 9}, "store": {"graphDriverName": "overlay"}}
+    version = {"Client": {"Version": "5", "OsArch": "linux/arm64"}, "Server": None}
+    fake.set(info={"NCPU": None, "MemTotal": None, "Driver": None, **info}, version=version)
 
-    when: str
-    warning: str
-    repo: str = "example"
-    machine: str = "amd64"
-
-
-WARNED = [
-    Warned("the rubric is that of another repo", repo="another", warning="'another'"),
-    Warned("the image is for another machine", machine="arm64", warning="linux/arm64"),
-]
+    assert de.engine_facts(de.Docker("docker")) == PODMAN
 
 
-@pytest.mark.parametrize("row", WARNED, ids=lambda row: row.when)
-def test_warning_is_in_the_report_and_on_the_screen(fake, arguments, report, rubric, row):
-    words = arguments(["FROM x"], TRUE)
-    rubric(TRUE, repo=row.repo)
-    fake.set(image={"Architecture": row.machine})
-
-    code, out, _ = called(de.main, *words)
-
-    (warning,) = report()["warnings"]
-    assert code == 0
-    assert row.warning in warning
-    assert f"\nwarning: {warning}\n" in out
+PUBLISHED = {
+    "--env=TOKEN=s3cret": "--env=…",
+    "-eTOKEN=s3cret": "-e…",
+    "--secret=id=s3cret\ns3cret": "--secret=…",
+    "--memory=1g": "--memory=1g",
+    "--init": "--init",
+}
 
 
-def test_points_are_summed_without_rounding_errors(fake, evaluate):
+def test_values_of_options_that_may_be_secrets_are_hidden(options, rubric):
+    rubric(TRUE, run_options=["--cpus=2"])
+    words = list(PUBLISHED)
+
+    report = ended_by(None, options._replace(run_options=words, build_options=words))
+
+    assert report["environment"]["build_options"] == list(PUBLISHED.values())
+    assert report["environment"]["run_options"] == ["--cpus=2", *PUBLISHED.values()]
+
+
+def test_rubric_of_another_repo_and_emulated_image_are_warnings(fake, evaluate):
+    fake.set(image={"Architecture": "arm64"})
+
+    repo, platform = evaluate(["FROM x"], TRUE, top={"repo": "another"})["warnings"]
+
+    assert "'another'" in repo
+    assert "linux/arm64" in platform
+
+
+def test_schema_requires_every_field_and_knows_no_other(fake, evaluate):
+    report = evaluate(["FROM x", "RUN exit 3"], TRUE)
+
+    parts = [report["build"], report["environment"], report["summary"], report["error"]]
+    for part in (report, *parts, report["test_results"][0]):
+        for name in list(part):
+            value = part.pop(name)
+            assert not schema("report").is_valid(report), f"without {name}"
+            part[name] = value
+        part["more"] = 1
+        assert not schema("report").is_valid(report)
+        del part["more"]
+    schema("report").validate(report)
+
+
+# Totals
+
+
+def test_points_are_summed_without_rounding_errors_in_all_and_by_category(fake, evaluate):
     """0.1 + 0.2 is 0.3."""
-    tests = [{**TRUE, "score": 0.1}, {**TRUE, "score": 0.2}, {**FALSE, "score": 2}, TRUE]
-
-    summary = evaluate(["FROM x"], *tests)["summary"]
-
-    assert summary["total_score"] == 1.3
-    assert summary["max_score"] == 3.3
-    assert summary["success_rate"] == 0.75
-
-
-def test_category_has_its_own_totals(fake, evaluate):
     tests = [
         {**TRUE, "score": 0.1, "category": "x"},
         {**TRUE, "score": 0.2, "category": "x"},
@@ -206,86 +185,45 @@ def test_category_has_its_own_totals(fake, evaluate):
 
     summary = evaluate(["FROM x"], *tests)["summary"]
 
+    assert summary["success_rate"] == 0.75
+    assert [summary[name] for name in TOTALS] == [4, 3, 1, 1.3, 3.3]
     assert summary["by_category"] == {
-        "x": {
-            "total_tests": 2,
-            "passed_tests": 2,
-            "failed_tests": 0,
-            "total_score": 0.3,
-            "max_score": 0.3,
-        },
-        "y": {
-            "total_tests": 1,
-            "passed_tests": 0,
-            "failed_tests": 1,
-            "total_score": 0,
-            "max_score": 2,
-        },
+        "x": dict(zip(TOTALS, [2, 2, 0, 0.3, 0.3])),
+        "y": dict(zip(TOTALS, [1, 0, 1, 0, 2])),
     }
 
 
-class Percentage(NamedTuple):
-    part: float
-    whole: float
-    text: str
+PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (0.29, 1): "29.0%", (0, 0): "0.0%"}
 
 
-PERCENTAGES = [
-    Percentage(part=999, whole=1000, text="99.9%"),
-    Percentage(part=9999, whole=10000, text="99.9%"),
-    Percentage(part=1, whole=1, text="100.0%"),
-    Percentage(part=2, whole=3, text="66.6%"),
-    Percentage(part=0.3, whole=0.3, text="100.0%"),
-    Percentage(part=1234570, whole=1238570, text="99.6%"),
-    Percentage(part=0.29, whole=1, text="29.0%"),
-    Percentage(part=0.009, whole=3, text="0.3%"),  # 0.009 / 3 * 1000 is 2.99…
-    Percentage(part=0, whole=0, text="0.0%"),
-]
+@pytest.mark.parametrize("points", PERCENTAGES)
+def test_percentage_is_rounded_down(points):
+    assert de.percent(*points) == PERCENTAGES[points]
 
 
-@pytest.mark.parametrize("row", PERCENTAGES, ids=lambda row: f"{row.part} of {row.whole}")
-def test_percentage_is_rounded_down(row):
-    assert de.percent(row.part, row.whole) == row.text
+SCORES = {"build": 0, "build_timeout": 0}
+SCORES.update(dict.fromkeys(["engine", "registry", "usage", "interrupted"]))
 
 
-def test_schema_requires_every_field(fake, evaluate):
-    report = evaluate(["FROM x"], TRUE)
-    parts = [report["build"], report["environment"], report["summary"], report["test_results"][0]]
-    for place in (report, *parts):
-        for name in list(place):
-            value = place.pop(name)
-            assert not schema("report").is_valid(report), f"without {name}"
-            place[name] = value
-    assert schema("report").is_valid(report)
+@pytest.mark.parametrize("kind", SCORES)
+def test_failed_build_has_the_score_0_and_other_errors_have_none(options, kind):
+    report = ended_by(kind, options)
+
+    schema("report").validate(report)
+    summary = report["summary"]
+    assert summary["total_score"] == summary["success_rate"] == SCORES[kind]
+    assert (summary["max_score"], report["error"]["kind"]) == (1, kind)
+    assert report["test_results"][0]["status"] == "not_run"
 
 
-def test_schema_allows_repeated_and_no_unknown_field(fake, evaluate):
-    report = evaluate(["FROM x"], TRUE)
+def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(fake, evaluate):
+    fake.fault("control COPY")
 
-    schema("report").validate({**report, "repeated": True})
-    assert not schema("report").is_valid({**report, "more": 1})
+    report = evaluate(["FROM x", "RUN exit 3"], TRUE)
 
-
-def test_schema_rejects_a_report_of_version_1(fake, evaluate):
-    report = evaluate(["FROM x"], TRUE)
-
-    report["environment"]["evaluator_version"] = "1.2.0"
-
-    assert not schema("report").is_valid(report)
-
-
-def test_test_without_a_command_has_no_exit_code(fake, evaluate):
-    (row,) = evaluate(["FROM x"], LOOK)["test_results"]
-
-    assert row["status"] == "passed"
-    assert row["exit_code"] is None
-
-
-def test_test_that_did_not_run_was_not_retried(fake, evaluate):
-    (row,) = evaluate(["FROM x", "RUN FAIL"], TRUE)["test_results"]
-
-    assert row["status"] == "not_run"
-    assert row["retried"] is False
+    assert error_of(report)[0] == "engine"
+    assert report["environment"]["builder"] == "legacy"
+    assert "last words of the build" in report["build"]["log"]
 
 
 # JUnit
@@ -299,294 +237,154 @@ OUTCOMES = [
 ]
 
 
-@pytest.fixture
-def junit(fake, evaluate, tmp_path):
-    """Evaluate the tests of OUTCOMES; return the report and the path of its JUnit file."""
+def test_junit_has_a_testcase_for_each_test(fake, evaluate, tmp_path):
+    file = tmp_path / "deep" / "junit.xml"
 
-    def run(*lines):
-        file = tmp_path / "deep" / "junit.xml"
-        return evaluate(list(lines), *OUTCOMES, junit=str(file)), str(file)
+    evaluate(["FROM x"], *OUTCOMES, junit=str(file))
 
-    return run
-
-
-def test_junit_has_a_testcase_for_each_test(junit):
-    _, file = junit("FROM x")
-
-    (suite,) = junitparser.JUnitXml.fromfile(file)
-    results = {case.name: [type(result).__name__ for result in case.result] for case in suite}
-    assert results == {
-        "good": [],
-        "bad": ["Failure"],
-        "late": ["Failure"],
-        "after": ["Skipped"],
-        "lost": ["Error"],
-    }
+    suite = ElementTree.parse(str(file)).getroot()
+    totals = {"tests": "5", "failures": "2", "errors": "1", "skipped": "1"}
+    assert {name: suite.get(name) for name in totals} == totals
+    assert [(case.get("name"), [child.tag for child in case]) for case in suite] == [
+        ("good", []),
+        ("bad", ["failure", "system-out"]),
+        ("late", ["failure"]),
+        ("after", ["skipped"]),
+        ("lost", ["error"]),
+    ]
+    failure, output = suite[1]
+    assert failure.get("message") == failure.text
+    assert failure.text.startswith("exit code 3, expected 0: ")
+    assert output.text == "a\ufffd\ufffd]]>&amp;<b>\n"  # without what XML forbids
 
 
-def test_junit_suite_has_totals_and_a_timestamp(junit):
-    _, file = junit("FROM x")
-
-    (suite,) = junitparser.JUnitXml.fromfile(file)
-    assert suite.tests == 5
-    assert suite.failures == 2
-    assert suite.errors == 1
-    assert suite.skipped == 1
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.timestamp)
-
-
-def test_junit_testcase_has_class_time_message_and_output(junit):
-    _, file = junit("FROM x")
-
-    (suite,) = junitparser.JUnitXml.fromfile(file)
-    cases = {case.name: case for case in suite}
-    assert cases["good"].classname == "example.run_command"
-    assert cases["late"].time >= 0.5
-    assert cases["bad"].result[0].message.startswith("exit code 3: ")
-    assert cases["bad"].system_out == "a\ufffd\ufffd]]>&amp;<b>\n"
-
-
-def test_junit_of_failed_build_has_its_message_in_each_testcase(junit):
-    """Names and order of elements and attributes are those that Jenkins and Surefire accept."""
-    report, file = junit("FROM x", "RUN FAIL")
-
-    root = ElementTree.parse(file).getroot()
-    totals = {"tests", "failures", "errors", "skipped"}
-    assert set(root.attrib) == {"name", "time", "timestamp", *totals}
-    assert [child.tag for child in root] == ["testcase"] * 5 + ["system-out"]
-    assert "last words of the build" in root[-1].text
-    for case in root[:-1]:
-        assert set(case.attrib) == {"classname", "name", "time"}
-        (error,) = case
-        assert error.tag == "error"
-        assert set(error.attrib) == {"type", "message"}
-        assert report["build"]["message"] in error.attrib["message"]
-
-
-def test_failed_build_has_no_facts_of_an_image(fake, evaluate):
-    environment = evaluate(["FROM x", "RUN FAIL"], TRUE)["environment"]
-
-    assert environment["image_id"] is None
-    assert environment["image_size"] is None
-    assert environment["layers"] is None
-    assert environment["image_platform"] is None
-    assert environment["image_starts"] is None
-
-
-def test_time_of_the_junit_suite_is_that_of_the_tests(fake, evaluate):
-    report = evaluate(["FROM x"], TRUE)
-    report["summary"]["total_execution_time"] = 12.5
+def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(options):
+    report = ended_by("build", options)
+    report["build"]["log"] = "the log"
 
     suite = ElementTree.fromstring(de.as_junit(report))
 
-    assert suite.get("time") == "12.5"
+    tags = ["testsuite", "testcase", "error", "system-out"]
+    assert [element.tag for element in suite.iter()] == tags
+    assert suite[1].text == "the log"
 
 
-def test_junit_failure_has_its_message_as_text(fake, evaluate):
-    suite = ElementTree.fromstring(de.as_junit(evaluate(["FROM x"], FALSE)))
-
-    failure = suite.find(".//failure")
-    assert failure.get("message") == "exit code 1: why"
-    assert failure.text == "exit code 1: why"
-
-
-# Markdown
-
-
-def test_markdown_is_appended(fake, arguments, tmp_path):
-    file = tmp_path / "summary.md"
-    file.write_text("before\n")
-    for lines in (["FROM x"], ["FROM x", "RUN FAIL"]):
-        called(de.main, *arguments(lines, TRUE, more=[f"--markdown={file}"]))
-
-    before, *lines = file.read_text().splitlines()
-
-    assert before == "before"
-    assert "1 of 1 tests passed, score 1 of 1 (100.0%)" in lines
-    assert [line[:9] for line in lines if line.startswith("**")] == ["**build**"]
-
-
-def test_markdown_has_a_summary_and_a_table(fake, arguments, tmp_path):
-    file = tmp_path / "summary.md"
-    evil = run_command("echo '<img src=x> | *b* [x](http://y) `c`'; false")
-
-    code, _, _ = called(de.main, *arguments(["FROM x"], TRUE, evil, more=[f"--markdown={file}"]))
-
-    lines = file.read_text().splitlines()
-    message = r"exit code 1\: \<img src=x\> \| \*b\* \[x\](http\://y) \`c\`"
-    assert code == 1
-    assert lines[2] == "1 of 2 tests passed, score 1 of 2 (50.0%)"
-    assert lines[4:6] == ["| status | test | score | message | seconds |", "|---|---|---|---|---|"]
-    assert lines[7].startswith(rf"| failed | run\_command\_2 | 0/1 | {message} | ")
-
-
-def test_markdown_that_is_too_long_has_the_failures_that_fit(fake, evaluate):
-    report = evaluate(["FROM x"], TRUE, FALSE)
-    passed, failed = report["test_results"]
-    report["test_results"] = [passed, *[{**failed, "message": "x" * 300}] * 40]
-
-    text = de.as_markdown(report)
-
-    shown = [line for line in text.splitlines() if line.startswith("| failed |")]
-    assert "| passed |" not in text
-    assert f"\n… and {41 - len(shown)} more tests\n" in text
-    assert de.MAX_MARKDOWN - len(shown[0]) <= len(text.encode()) < de.MAX_MARKDOWN
-
-
-# Writing
-
-
-OUTPUTS = ["output", "junit", "markdown"]
-
-
-@pytest.mark.parametrize("option", OUTPUTS)
-@pytest.mark.parametrize("path", ["folder", "file/report"])
-def test_unwritable_file_is_an_error_before_the_build(
-    fake, dockerfile, rubric, tmp_path, option, path
-):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").write_text("")
-
-    with pytest.raises(de.EvaluationError, match=path):
-        de.evaluate(dockerfile("FROM x"), "r", rubric(TRUE), **{option: str(tmp_path / path)})
-
-    assert fake.names() == []
-
-
-@pytest.mark.parametrize("how", ["same", "relative", "link"])
-@pytest.mark.parametrize("option", OUTPUTS)
-@pytest.mark.parametrize("other", ["rubric", "dockerfile"])
-def test_report_must_not_overwrite_an_input(fake, dockerfile, rubric, tmp_path, option, other, how):
-    inputs = {"dockerfile": dockerfile("FROM x"), "rubric": rubric(TRUE)}
-    link = tmp_path / "link"
-    link.symlink_to(inputs[other])
-    paths = {"same": inputs[other], "relative": os.path.relpath(inputs[other]), "link": str(link)}
-    files = {**inputs, option: paths[how]}
-
-    words = [word for name, file in files.items() for word in (f"--{name}", file)]
-    code, _, err = called(de.main, "--repo", "r", *words)
-
-    assert code == 2
-    assert paths[how] in err
-    assert fake.names() == []
-
-
-def test_reports_must_not_overwrite_each_other(fake, arguments, tmp_path):
-    path = f"{tmp_path}/../{tmp_path.name}/report.json"
-
-    code, _, err = called(de.main, *arguments(["FROM x"], TRUE, more=["--junit", path]))
-
-    assert code == 2
-    assert path in err
-    assert fake.names() == []
+# Files
 
 
 @pytest.fixture
-def refuse_replace(monkeypatch):
-    """Let os.replace() end with an error number for one target."""
-    real = os.replace
+def ordinary_user(monkeypatch):
+    """Let os.access() answer root as it answers others."""
 
-    def change(target, number):
-        def replace(source, path, **more):
-            if os.fspath(path) == str(target):
-                raise OSError(number, os.strerror(number))
-            return real(source, path, **more)
+    def access(path, mode):
+        return os.path.exists(path) and bool(os.stat(path).st_mode & 0o200)
 
-        monkeypatch.setattr(de.os, "replace", replace)
-
-    return change
+    monkeypatch.setattr(de.os, "access", access)
 
 
-@pytest.mark.parametrize(
-    "number", [errno.EBUSY, errno.EPERM, errno.EACCES], ids=errno.errorcode.get
-)
-def test_file_that_cannot_be_replaced_is_overwritten(
-    fake, evaluate, refuse_replace, tmp_path, number
+UNWRITABLE = [
+    pytest.param("mkdir -p reports/report", id="a folder"),
+    pytest.param("touch reports", id="below a file"),
+    pytest.param("mkdir -m 555 reports", id="a new file in a protected folder"),
+    pytest.param(
+        "mkdir reports; touch reports/report; chmod 555 reports",
+        id="an old file in a protected folder",
+    ),
+]
+
+
+@pytest.mark.parametrize("option", ["output", "junit"])
+@pytest.mark.parametrize("shell", UNWRITABLE)
+def test_unwritable_file_is_an_error_before_docker_is_started(
+    fake, evaluate, ordinary_user, option, shell
 ):
-    output = tmp_path / "reports" / "report.json"
-    output.parent.mkdir()
-    output.write_text("old" * 100_000)
-    inode = output.stat().st_ino
-    refuse_replace(output, number)
+    subprocess.run(["sh", "-c", shell], check=True)
 
-    report = evaluate(["FROM x"], TRUE, output=str(output))
+    with pytest.raises(de.EvaluationError, match="reports/report"):
+        evaluate(["FROM x"], TRUE, **{option: "reports/report"})
 
-    assert json.loads(output.read_text()) == report
-    assert output.stat().st_ino == inode
-    assert os.listdir(str(output.parent)) == ["report.json"]
+    assert fake.names() == []
 
 
-def test_full_disk_keeps_the_old_report_and_the_summary_is_printed(
-    fake, arguments, refuse_replace, tmp_path
-):
-    output = tmp_path / "report.json"
-    output.write_text("old")
-    refuse_replace(output, errno.ENOSPC)
+def test_report_is_written_as_strict_json_in_a_new_folder(fake, evaluate):
+    report = evaluate(["FROM x"], run_command("echo €"), output="deep/er/report.json")
 
-    code, out, err = called(de.main, *arguments(["FROM x"], TRUE))
+    with open("deep/er/report.json", encoding="utf-8") as file:
+        text = file.read()
+    assert json.loads(text) == report
+    assert text.startswith('{\n  "repo": "example",\n')
+    assert '"output": "€\\n"' in text
+
+
+@pytest.mark.parametrize(("broken", "written"), [("output", "junit"), ("junit", "output")])
+def test_each_file_is_written_even_if_another_one_cannot_be(fake, arguments, broken, written):
+    """And the summary is printed."""
+    more = [f"--{broken}=/dev/full", f"--{written}=file"]
+
+    code, out, err = called(de.main, *arguments(["FROM x"], TRUE, more=more))
 
     assert code == 1
-    assert "1 of 1 tests passed, score 1 of 1 (100.0%)" in out
-    assert "report: " not in out
-    assert "error: " in err
-    assert "No space left on device" in err
-    assert output.read_text() == "old"
-    assert [file.name for file in tmp_path.glob("report*")] == ["report.json"]
-
-
-def test_error_of_a_full_disk_has_the_report(fake, evaluate, refuse_replace, tmp_path):
-    output = tmp_path / "report.json"
-    refuse_replace(output, errno.ENOSPC)
-
-    with pytest.raises(de.EvaluationError, match="No space left on device") as caught:
-        evaluate(["FROM x"], TRUE, output=str(output))
-
-    assert outcome(caught.value.report) == "passed"
+    assert "1 of 1 tests passed" in out
+    assert "error: /dev/full: cannot write: " in err
+    assert os.path.getsize("file") > 100
 
 
 @pytest.fixture
-def umask():
-    """Set a umask until the end of the test."""
-    before = os.umask(0o027)
+def full_disk():
+    """Let this process write no file of more than a few bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     yield
-    os.umask(before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_report_follows_links_and_has_ordinary_permissions(tmp_path, umask):
+def test_full_disk_leaves_the_old_file_and_no_other(tmp_path, full_disk):
+    file = tmp_path / "report.json"
+    file.write_text("old")
+
+    with pytest.raises(de.EvaluationError, match=r"report\.json: cannot write"):
+        de.write_file(str(file), "x" * 1000)
+
+    assert file.read_text() == "old"
+    assert list(tmp_path.glob("report*")) == [file]
+
+
+def test_report_follows_a_link(tmp_path):
     target, link = tmp_path / "target.json", tmp_path / "link.json"
-    target.write_text("old")
     link.symlink_to(target)
 
     de.write_file(str(link), "new")
 
     assert link.is_symlink()
     assert target.read_text() == "new"
-    assert stat.S_IMODE(target.stat().st_mode) == 0o640
 
 
-def test_report_can_be_a_pipe(fake, evaluate, tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(str(pipe))
+def test_report_can_be_a_pipe(tmp_path):
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
 
-    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
-        report = evaluate(["FROM x"], TRUE, output=str(pipe))
-        text, _ = reader.communicate()
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        de.write_file(pipe, "text")
 
-    assert json.loads(text.decode()) == report
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
+        assert reader.communicate() == (b"text", None)
 
 
-@pytest.mark.parametrize("output", ["-", "/dev/stdout"])
-def test_report_on_stdout_is_all_of_stdout(fake, start, arguments, output):
-    words = arguments(["FROM x"], FALSE, more=["--verbose", "--output", output])
+def test_report_can_be_a_process_substitution():
+    """Such as --output >(jq .summary)."""
+    reader, writer = os.pipe()
 
-    process = start(*words)
+    de.write_file(f"/dev/fd/{writer}", "text")
+
+    assert os.read(reader, 9) == b"text"
+
+
+def test_report_on_stdout_is_all_of_stdout(fake, start, arguments):
+    process = start(*arguments(["FROM x"], FALSE, more=["--verbose", "--output=-"]))
+
     out, err = process.communicate(timeout=60)
 
-    report = json.loads(out)
-    schema("report").validate(report)
+    schema("report").validate(json.loads(out))
     assert process.returncode == 1
-    assert statuses(report) == {"run_command_1": "failed"}
     assert b"0 of 1 tests passed" in err
 
 
@@ -597,148 +395,38 @@ def test_report_on_a_full_stdout_is_an_error(fake, start, arguments):
 
     assert process.returncode == 1
     assert b"1 of 1 tests passed" in err
-    assert b"No space left" in err
-    assert b"Traceback" not in err
+    assert err.endswith(b"\nerror: -: cannot write: No space left on device\n")
 
 
-# The engine
+# A score is not lost
 
 
-class Security(NamedTuple):
-    """What an engine says of itself, and the security options in the report."""
+class Earlier(NamedTuple):
+    """The error of the report that is there, that of the new one, and if the former is kept."""
 
-    when: str
-    info: dict
-    names: list
+    what: str
+    there: str | None
+    new: str | None
+    is_kept: bool
 
 
-SECURITY = [
-    Security(
-        "docker as an ordinary user",
-        info={"SecurityOptions": ["name=seccomp,profile=builtin", "name=rootless"]},
-        names=["rootless", "seccomp"],
-    ),
-    Security("one option", info={"SecurityOptions": ["name=userns"]}, names=["userns"]),
-    Security("no options", info={"SecurityOptions": None}, names=[]),
-    Security(
-        "podman as an ordinary user",
-        info={"host": {"security": {"rootless": True}}},
-        names=["rootless"],
-    ),
+EARLIER = [
+    Earlier("a score after a score", None, None, False),
+    Earlier("a failed build after a score", None, "build", False),
+    Earlier("no score after a score", None, "engine", True),
+    Earlier("no score after a failed build", "build", "interrupted", True),
+    Earlier("no score after none", "registry", "engine", False),
 ]
 
 
-@pytest.mark.parametrize("row", SECURITY, ids=lambda row: row.when)
-def test_security_options_of_the_engine_are_in_the_report(row):
-    assert de.engine_facts(row.info)["security_options"] == row.names
+@pytest.mark.parametrize("row", EARLIER, ids=lambda row: row.what)
+def test_report_without_a_score_moves_one_with_a_score(options, tmp_path, row):
+    earlier, new = ended_by(row.there, options), ended_by(row.new, options)
+    de.write_reports(earlier, options)
 
+    problems = de.write_reports(new, options)
 
-@pytest.fixture
-def evaluate_with_clock(fake, evaluate, monkeypatch):
-    """Evaluate on an engine whose clock is some seconds ahead."""
-    monkeypatch.setattr(de, "MAX_CLOCK_OFFSET", 60.0)
-
-    def run(seconds):
-        now = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
-        fake.set(info={"SystemTime": now.strftime("%Y-%m-%dT%H:%M:%S.5Z")})
-        return evaluate(["FROM x"], TRUE)
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(-39_600, "s behind this machine's"), (90, "s ahead of this machine's")]
-)
-def test_engine_with_another_clock_is_a_warning(evaluate_with_clock, seconds, words):
-    report = evaluate_with_clock(seconds)
-
-    assert words in " ".join(report["warnings"])
-    assert report["environment"]["clock_offset"] == pytest.approx(seconds, abs=15)
-
-
-def test_engine_with_almost_the_same_clock_is_no_warning(evaluate_with_clock):
-    report = evaluate_with_clock(20)
-
-    assert report["warnings"] == []
-    assert report["environment"]["clock_offset"] == pytest.approx(20, abs=15)
-
-
-CARRIAGE_RETURNS = [
-    ("FROM x\r\nRUN true\r\n", []),
-    (
-        "FROM x\r\nRUN <<EOF\r\ntrue\r\nEOF\r\n",
-        ["CRLF: here-documents keep the carriage returns of their lines"],
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "warnings"), CARRIAGE_RETURNS, ids=["no here-document", "a here-document"]
-)
-def test_carriage_returns_in_a_here_document_are_a_warning(fake, rubric, tmp_path, text, warnings):
-    fake.fault("build", "print", stderr="#1 [internal] load build definition\n")
-    (tmp_path / "Dockerfile").write_bytes(text.encode())
-
-    report = de.evaluate(str(tmp_path / "Dockerfile"), "example", rubric(TRUE))
-
-    assert report["warnings"] == warnings
-
-
-def test_image_without_a_platform_is_not_emulated(fake, evaluate):
-    """As the containerd store has it if no manifest fits."""
-    fake.set(image={**SETTINGS["image"], "Os": "", "Architecture": ""})
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert report["environment"]["image_platform"] is None
-    assert report["warnings"] == []
-
-
-def fail_without_a_known_reason(fake):
-    """Let the build fail, so that a minimal container shows whether the engine works."""
-    steps = "Step 1/2 : FROM x\nStep 2/2 : COPY x /\n"
-    fake.fault("build", stdout=steps, stderr="some reason")
-
-
-def test_diagnosis_lists_what_was_asked_and_answered(fake, evaluate):
-    fail_without_a_known_reason(fake)
-    fake.fault("smoke run", code=125, stderr="no bridge")
-
-    error = evaluate(["FROM x"], TRUE)["error"]
-
-    (answer,) = error["diagnosis"]
-    question = "engine, a minimal image without options"
-    assert error["kind"] == "engine"
-    assert answer.startswith(f"{question}: it cannot start a minimal container")
-
-
-def test_diagnosis_of_a_permanent_failure_is_empty(fake, evaluate):
-    assert evaluate(["FROM x", "RUN FAIL"], TRUE)["error"]["diagnosis"] == []
-
-
-def test_engine_that_does_not_answer_fails_for_every_dockerfile(fake, evaluate):
-    fake.fault("version", stderr="Cannot connect to the Docker daemon")
-
-    error = evaluate(["FROM x"], TRUE)["error"]
-
-    assert error["kind"] == "engine"
-    assert error["engine_failed"] is True
-
-
-def test_engine_that_starts_no_minimal_container_fails_for_every_dockerfile(fake, evaluate):
-    fail_without_a_known_reason(fake)
-    fake.fault("smoke run", code=125, stderr="no bridge")
-
-    error = evaluate(["FROM x"], TRUE)["error"]
-
-    assert error["kind"] == "engine"
-    assert error["engine_failed"] is True
-
-
-def test_lost_connection_says_nothing_of_other_dockerfiles(fake, evaluate):
-    fake.fault("build", stderr="error reading from server: EOF")
-
-    error = evaluate(["FROM x"], TRUE)["error"]
-
-    assert error["kind"] == "engine"
-    assert error["engine_failed"] is False
+    kept = [json.loads(file.read_text()) for file in tmp_path.glob("report.json.previous")]
+    assert kept == [earlier] * row.is_kept
+    assert de.read_report(str(options.output)) == new
+    assert problems == []
