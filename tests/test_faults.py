@@ -237,9 +237,8 @@ MIRRORS = [
     Mirror("missing", fault="build"),
     Mirror("missing", hub="away", fault="registry"),
     Mirror("limits", hub="away", fault="registry"),
-    # The legacy builder asks Docker Hub after any error of the mirror.
-    Mirror("forbidden", builders=("buildkit",), fault="registry"),
-    Mirror("forbidden", builders=("legacy",), fault="build"),
+    Mirror("forbidden", fault="build"),  # Docker Hub is asked after that
+    Mirror("forbidden", hub="limits", fault="registry"),
 ]
 
 
