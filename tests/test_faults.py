@@ -449,15 +449,15 @@ class Disk(NamedTuple):
 DISKS = [
     Disk("full before", "engine", (f"RUN {write(20)}",), free=8, builders=BUILDERS),
     Disk("filled by the failed step", "build", (f"RUN {write(2 * DISK)}",), builders=BUILDERS),
-    # The layer stays in the build cache. The legacy builder needs twice the space of a layer.
+    Disk("full for a test", "engine", command=write(20), free=8),
+    Disk("filled by a test", "failed", command=write(2 * DISK)),
+    # Last: the layer stays in the build cache for a while. The legacy builder needs twice its size.
     Disk(
         "filled by a good step",
         "engine",
         (f"RUN {write(ALL_BUT_16_MIB)}", "RUN dd if=/dev/zero of=/more bs=1M"),
         builders=("buildkit",),
     ),
-    Disk("full for a test", "engine", command=write(20), free=8),
-    Disk("filled by a test", "failed", command=write(2 * DISK)),
 ]
 
 
@@ -473,11 +473,10 @@ def fill_disk(small_disk):
         size = max(DISK - used() - free, 1)
         small_disk.inside("fallocate", "--length", f"{size}M", f"{data}/filler")
 
-    before = used()
+    wait_for(lambda: used() < DISK / 4, what="for the engine to free its disk")
     yield run
     small_disk.inside("rm", f"{data}/filler")
     small_disk.docker("builder", "prune", "--all", "--force")
-    wait_for(lambda: used() <= before + 1, what="for the engine to free its disk")
 
 
 @by_builder(DISKS)

@@ -38,6 +38,9 @@ def test_test_runs_after_what_it_requires_and_rows_keep_the_order_of_the_rubric(
     assert list(statuses(report)) == ["d", "c", "b", "a"]
 
 
+FALSE_FIRST = {**FALSE, "id": "first"}
+
+
 def test_test_is_skipped_if_one_that_it_requires_did_not_pass(fake, evaluate):
     failing = {**FALSE, "id": "failing"}
     first, second = noted("first", "failing"), noted("second", "first")
@@ -49,6 +52,13 @@ def test_test_is_skipped_if_one_that_it_requires_did_not_pass(fake, evaluate):
     assert log(fake) == ["free"]
     for message, name in zip(messages(report)[1:], ("failing", "first", "failing")):
         assert f"'{name}'" in message
+
+
+def test_test_is_skipped_wherever_it_stands_in_the_rubric(fake, evaluate):
+    report = evaluate(["FROM x"], noted("last", "middle"), noted("middle", "first"), FALSE_FIRST)
+
+    assert list(statuses(report).values()) == ["skipped", "skipped", "failed"]
+    assert not (fake.root / "log").exists()
 
 
 class Graph(NamedTuple):
