@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from cases import CASES, ENVIRONMENT, fill, output_contains, run_command
-from conftest import PIPES, messages, statuses
+from conftest import PIPES, messages, outcome, statuses
 
 import DockerfileEvaluator as de
 
@@ -127,6 +127,15 @@ def test_bash_functions_of_the_environment_change_no_verdict(
     report = evaluate(["FROM x"], *FAILING, *PASSING)
 
     assert list(statuses(report).values()) == ["failed"] * 4 + ["passed"] * 2
+
+
+def test_bash_function_of_any_name_is_no_command(fake, evaluate, tmp_path):
+    os.symlink(shutil.which("bash"), str(tmp_path / "sh"))
+    fake.set(shell=str(tmp_path / "sh"), environment={"BASH_FUNC_no-such%%": "() { :; }"})
+
+    report = evaluate(["FROM x"], ("command_exists", {"name": "no-such"}))
+
+    assert outcome(report) == "failed"
 
 
 FORGES_MARKERS = (
