@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import evaluate_all as ea
-import pytest
 from cases import run_command
 from conftest import PIPES, PROJECT, called
 
-issue_57 = pytest.mark.xfail(strict=True, reason="issue 57")  # not yet kept by the program
 run = functools.partial(called, ea.main)  # returns the exit code, stdout and stderr
 
 

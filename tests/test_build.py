@@ -615,6 +615,24 @@ def test_message_tells_the_author_why_the_build_failed(row):
     assert (error.kind, error.suspect) == (row.kind, row.suspect)
 
 
+CERTAIN = {
+    "Step 1/2 : FROM x\nStep 2/2 : COPY a /\nCOPY failed": True,
+    "#5 [2/3] COPY a /\n#5 ERROR: x\n[2/3] COPY a /": True,
+    "Step 1/3 : FROM x\nStep 2/3 : RUN true\nStep 3/3 : COPY a /\nCOPY failed": False,
+    "#5 [a 2/3] run true\n#6 [2/2] COPY a /\n#6 ERROR: x": False,
+    "#5 [2/3] ADD https://example.org/x /\n#6 [3/3] COPY a /\n#6 ERROR: x": False,
+    "Step 1/2 : FROM x\n# Executing 1 build trigger\n ---> Running in 1d\nx": False,
+}
+
+
+@pytest.mark.parametrize("log", CERTAIN)
+def test_failed_build_is_certain_if_neither_run_nor_add_had_begun(log):
+    error = de.dockerfile_fault(COPY_FAILED._replace(log=log), OPTIONS, b"FROM x\n")
+
+    assert error.is_certain is CERTAIN[log]
+    assert not de.dockerfile_fault(RUN_FAILED, OPTIONS, b"FROM x\n").is_certain
+
+
 SUSPICIOUS = {
     "Temporary failure resolving 'deb.debian.org'": "network",
     "[Errno -3] Temporary failure in name resolution": "network",
@@ -1110,6 +1128,7 @@ def test_report_of_a_failed_build_tells_the_experiments(fake, judge):
         "kind": "build",
         "message": NO_IMAGE,
         "suspect": None,
+        "certain": False,
         "diagnosis": [
             f"FROM nosuch alone: {NO_IMAGE}",
             "FROM docker.io/library/hello-world alone: succeeded",

@@ -10,9 +10,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from batch import ea, finished, issue_57, run, scores, start, tree
+from batch import ea, finished, run, scores, start, tree
 from cases import run_command
 from engine import wait_for
+
+import DockerfileEvaluator as de
 
 pytestmark = pytest.mark.long("starts Dask clusters")
 
@@ -76,7 +78,6 @@ echo "{{}}"
 """
 
 
-@issue_57
 def test_worker_whose_engine_dies_later_does_not_swallow_the_queue(cluster, fake, tmp_path):
     """Its engine comes back when the other worker has done nearly everything."""
     programs = tmp_path / "dying-programs"
@@ -110,7 +111,6 @@ def test_work_of_a_killed_worker_moves_and_a_late_one_gets_work(cluster, tmp_pat
     assert code == 0
 
 
-@issue_57
 def test_killed_scheduler_ends_in_a_summary(cluster):
     cluster.worker("one")
     write_tree(6)
@@ -140,7 +140,6 @@ def test_interrupt_cleans_up_on_the_workers(cluster, fake):
     assert fake.left() == []
 
 
-@issue_57
 def test_two_coordinators_do_not_disturb_each_other(cluster, fake):
     """The first one is interrupted after the second one has sent its programs."""
     for name in ("one", "two"):
@@ -160,15 +159,26 @@ def test_two_coordinators_do_not_disturb_each_other(cluster, fake):
     assert fake.left() == []
 
 
-@issue_57
 def test_cluster_without_a_worker_is_an_error(cluster, monkeypatch):
     monkeypatch.setattr(ea, "WORKER_TIMEOUT", 1)
     write_tree(1)
 
-    assert "no worker" in run("--dask", cluster.address)[2]
+    code, _, err = run("--dask", cluster.address)
+
+    assert err.startswith(f"error: --dask {cluster.address}: ")
+    assert code == 1
 
 
-@issue_57
+def test_message_of_an_engine_error_has_the_name_of_the_worker(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(name="lab2"))
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0)
+
+    outcome = ea.evaluate_on_worker("batch", de.Options("x", "x", docker="none"))
+
+    assert outcome.problem.startswith("worker lab2: cannot start 'none'")
+
+
 def test_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     write_tree(1)
