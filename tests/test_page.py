@@ -13,7 +13,7 @@ import shutil
 import pytest
 from test_leaderboard import FOUR, board, lb, write_hostile, write_outcomes
 
-widths = pytest.mark.parametrize("width", [390, 1400])  # pixels: phone and desktop
+widths = pytest.mark.parametrize("width", [390, 800, 1000, 1400])  # pixels: phone to desktop
 
 
 @pytest.fixture(scope="module")
