@@ -26,6 +26,7 @@ import itertools
 import logging
 import os
 import re
+import signal
 import sys
 import time
 import zlib
@@ -70,8 +71,7 @@ class Outcome(NamedTuple):
 class Score(NamedTuple):
     """What is remembered of a report that has a score."""
 
-    part: float  # of the points, from 0 to 1
-    is_built: bool
+    share: float  # of the points, from 0 to 1
     suspect: str | None
     may_improve: bool  # a busy machine or the network may have cost points; not yet repeated
 
@@ -86,6 +86,7 @@ class Benchmark:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
+        self._common = common_options(arguments)
         self._rubrics: dict[str, str] = {}  # digests, by path
 
     def options(self, task: Task) -> de.Options:
@@ -94,18 +95,15 @@ class Benchmark:
         folder = os.path.dirname(task.dockerfile)
         # Models do not share the files of cache mounts.
         namespace = hashlib.sha256(os.fsencode(task.model)).hexdigest()[:16]
-        options = common_options(given)
-        return options._replace(
+        build_options = (*given.build_options, f"--build-arg=BUILDKIT_CACHE_MOUNT_NS={namespace}")
+        return self._common._replace(
             dockerfile=task.dockerfile,
             repo=task.repo,
             rubric=os.path.join(given.rubrics, f"{task.repo}.json"),
             output=os.path.join(given.reports, task.model, f"{task.repo}.json"),
             context=os.path.join(given.checkouts, task.repo) if given.checkouts else folder,
             overlay=folder if given.overlay else None,
-            build_options=(
-                *options.build_options,
-                f"--build-arg=BUILDKIT_CACHE_MOUNT_NS={namespace}",
-            ),
+            build_options=build_options,
         )
 
     def inputs_sha256(self, options: de.Options) -> str:
@@ -128,18 +126,15 @@ class Benchmark:
             return False
 
 
+COMMON = ("build_timeout", "start_timeout", "docker", "offline")
+
+
 def common_options(arguments: argparse.Namespace) -> de.Options:
-    """Return the options that are the same for all evaluations."""
-    return de.Options(
-        dockerfile="",
-        repo="",
-        build_timeout=arguments.build_timeout,
-        start_timeout=arguments.start_timeout,
-        build_options=tuple(arguments.build_options),
-        run_options=tuple(arguments.run_options),
-        docker=arguments.docker,
-        offline=arguments.offline,
-    )
+    """Return the options that are the same for all evaluations; raise ValueError."""
+    values = {name: getattr(arguments, name) for name in COMMON}
+    run_options, build_options = tuple(arguments.run_options), tuple(arguments.build_options)
+    options = de.Options("", "", run_options=run_options, build_options=build_options, **values)
+    return de.checked(options)
 
 
 class Answers(NamedTuple):
@@ -155,8 +150,8 @@ def find_answers(benchmark: Benchmark) -> Answers:
     arguments = benchmark.arguments
     answers = Answers([], collections.defaultdict(list), [])
     overlays: dict[str, str] = {}
-    names = set()
-    for path, match in files_below(arguments.artifacts, arguments.layouts):
+    places = set()
+    for path, match in files_below(arguments.artifacts, arguments.layouts, answers.left_out):
         if not match:
             if "dockerfile" in os.path.basename(path).lower():
                 answers.misfits.append(path)
@@ -169,9 +164,9 @@ def find_answers(benchmark: Benchmark) -> Answers:
         if not is_selected(task, arguments):
             continue
         problem = unusable(benchmark, task)
-        if task.name in names:
+        if task[:2] in places:
             problem = "another Dockerfile has the same model and repository"
-        names.add(task.name)
+        places.add(task[:2])
         if problem:
             answers.left_out[problem].append(path)
         else:
@@ -181,8 +176,11 @@ def find_answers(benchmark: Benchmark) -> Answers:
 
 def unusable(benchmark: Benchmark, task: Task) -> str:
     """Return why a task cannot be evaluated, or ""."""
+    options = benchmark.options(task)
+    if os.path.abspath(str(options.output)) == os.path.abspath(str(options.rubric)):
+        return "its report would replace its rubric; use another folder for --reports"
     try:
-        benchmark.inputs_sha256(benchmark.options(task))
+        benchmark.inputs_sha256(options)
     except de.EvaluationError as error:
         return str(error).splitlines()[0]
     return ""
@@ -201,29 +199,37 @@ def layout_pattern(layout: str) -> re.Pattern[str]:
 
 
 def files_below(
-    folder: str, layouts: Sequence[re.Pattern[str]]
+    folder: str, layouts: Sequence[re.Pattern[str]], left_out: dict[str, list[str]]
 ) -> Iterator[tuple[str, re.Match[str] | None]]:
     """Yield each file below a folder in the order of names, and how the first layout matches.
 
-    Left out is what is hidden, what is in a folder `checkouts`, and what is in a folder inside an
-    answer of several files. A folder that was seen before is not entered again by a link.
+    Not yielded is what is hidden, what is in a folder `checkouts`, and what is in a folder inside
+    an answer of several files. A link to a folder is followed, unless the folder was there before.
+    Folders that cannot be read are added to `left_out`.
     """
+
+    def unreadable(error: OSError) -> None:
+        left_out[str(error.strerror)].append(str(error.filename))
+
     seen = set()
-    for place, folders, files in os.walk(folder, followlinks=True):
-        is_new = os.path.realpath(place) not in seen
+    for place, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
+        names = [name for name in sorted(folders) if name[0] != "." and name != "checkouts"]
+        folders.clear()
+        if os.path.realpath(place) in seen:
+            continue
         seen.add(os.path.realpath(place))
-        folders[:] = sorted(name for name in folders if name[0] != "." and name != "checkouts")
-        for name in sorted(files) if is_new else []:
+        is_answer = False  # the folder as a whole
+        for name in sorted(name for name in files if name[0] != "."):
             path = os.path.join(place, name)
             relative = os.path.relpath(path, folder)
-            matches = (layout.fullmatch(relative) for layout in layouts)
-            match = next(filter(None, matches), None)
-            if match and "/" in relative[match.end("repo") :]:
-                is_new = False  # the folder is the answer
-            if name[0] != ".":
+            match = next(filter(None, (layout.fullmatch(relative) for layout in layouts)), None)
+            if match and "/" in relative[match.end(match.lastindex or 0) :]:
+                is_answer = True  # the path goes on after the names of model and repository
+            if os.path.isfile(path):  # a pipe would block
                 yield path, match
-        if not is_new:
-            folders.clear()
+        if not is_answer:  # links last: the folder itself comes first
+            names.sort(key=lambda name: os.path.islink(os.path.join(place, name)))
+            folders.extend(names)
 
 
 def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
@@ -252,18 +258,19 @@ def base_images(dockerfile: str) -> set[str]:
 # One evaluation, on this machine or on a worker
 # ---------------------------------------------------------------------------------------------
 
-# A Dask worker gets this module once more from each command that uses the cluster, and must not
-# forget what runs for the others.
-_running: dict[de.Docker, str] = globals().get("_running", {})  # with their batches
-_stopped: set[str] = globals().get("_stopped", set())  # the batches that are interrupted
+# The signals of each batch, which all its evaluations on this machine share. A Dask worker gets
+# this module once more from each command that uses the cluster, and must not forget what runs.
+_signals: dict[str, list[int]] = globals().get("_signals", {})
 
 
-def stop(batch: str) -> None:
+def signals_of(batch_id: str) -> list[int]:
+    """Return the list to which a signal for the evaluations of a batch is appended."""
+    return _signals.setdefault(batch_id, [])
+
+
+def interrupt(batch_id: str) -> None:
     """Interrupt the evaluations of a batch on this machine: those that run, and later ones."""
-    _stopped.add(batch)
-    for docker, its_batch in list(_running.items()):
-        if its_batch == batch:
-            docker.interrupt()
+    signals_of(batch_id).append(signal.SIGINT)
 
 
 def engine_problem(docker: str) -> str:
@@ -275,41 +282,31 @@ def engine_problem(docker: str) -> str:
     return ""
 
 
-def evaluate_task(batch: str, options: de.Options) -> Outcome:
+def evaluate_task(batch_id: str, options: de.Options) -> Outcome:
     """Evaluate a Dockerfile; what the evaluator prints is appended to a log beside the report.
 
     It waits for an engine that is away, so that a machine without one does not swallow the queue.
     """
     docker = de.Docker(options.docker)
-    _running[docker] = batch
+    docker.signals = signals_of(batch_id)
+    log = f"{os.path.splitext(str(options.output))[0]}.log"
     try:
-        if batch in _stopped:
-            docker.interrupt()
         docker.connect(de.RECOVERY_TIMEOUT)
-        report = _evaluate_with_log(options, docker)
+        inputs = de.read_inputs(options)
+        with open(log, "a", encoding="utf-8", errors="backslashreplace") as stream:
+            report = de.run_evaluation(options, inputs, docker, de.Console(stream, verbose=True))
     except de.EvaluationError as error:
         return Outcome(None, error.kind, str(error))
-    except OSError as error:
-        return Outcome(None, de.FILE, str(error))
-    finally:
-        del _running[docker]
     if report["error"]:
         return Outcome(report, report["error"]["kind"], report["error"]["message"])
     return Outcome(report)
 
 
-def _evaluate_with_log(options: de.Options, docker: de.Docker) -> de.Report:
-    inputs = de.read_inputs(options)
-    path = f"{str(options.output)[: -len('.json')]}.log"
-    with open(path, "a", encoding="utf-8", errors="backslashreplace") as log:
-        return de.run_evaluation(options, inputs, docker, de.Console(log, verbose=True))
-
-
-def evaluate_on_worker(batch: str, options: de.Options) -> Outcome:
+def evaluate_on_worker(batch_id: str, options: de.Options) -> Outcome:
     """Evaluate a Dockerfile on a Dask worker, whose name is in the message of an engine error."""
     from distributed import get_worker
 
-    outcome = evaluate_task(batch, options)
+    outcome = evaluate_task(batch_id, options)
     if outcome.kind != de.ENGINE:
         return outcome
     return outcome._replace(problem=f"worker {get_worker().name}: {outcome.problem}")
@@ -321,28 +318,28 @@ def evaluate_on_worker(batch: str, options: de.Options) -> Outcome:
 
 
 class Workers(NamedTuple):
-    """Threads of this process, or the workers of a Dask cluster."""
+    """Threads of this process, or the workers of a Dask cluster. All raise EvaluationError."""
 
     submit: Callable[[de.Options], futures.Future[Outcome]]
-    parallel: Callable[[], int]  # evaluations that run at a time; raises EvaluationError
-    stop: Callable[[], Any]  # interrupts them
+    parallel: Callable[[], int]  # evaluations that run at a time
+    interrupt: Callable[[], Any]
 
 
 @contextlib.contextmanager
-def threads(arguments: argparse.Namespace, batch: str) -> Iterator[Workers]:
+def threads(arguments: argparse.Namespace, batch_id: str) -> Iterator[Workers]:
     """Yield threads of this process; raise EvaluationError if no engine answers."""
     facts = de.engine_facts(de.Docker(arguments.docker))
-    parallel = arguments.parallel or min(facts["engine_cpus"] or 1, MAX_PARALLEL)
+    parallel: int = arguments.parallel or min(facts["engine_cpus"] or 1, MAX_PARALLEL)
     with futures.ThreadPoolExecutor(parallel) as pool:
         yield Workers(
-            submit=lambda options: pool.submit(evaluate_task, batch, options),
-            parallel=lambda: int(parallel),
-            stop=lambda: stop(batch),
+            submit=lambda options: pool.submit(evaluate_task, batch_id, options),
+            parallel=lambda: parallel,
+            interrupt=lambda: None,  # they share the signals of this process
         )
 
 
 @contextlib.contextmanager
-def dask_workers(arguments: argparse.Namespace, batch: str) -> Iterator[Workers]:
+def dask_workers(arguments: argparse.Namespace, batch_id: str) -> Iterator[Workers]:
     """Yield the workers of a cluster; raise EvaluationError if there are none, or it is lost."""
     try:
         from distributed import Client
@@ -350,43 +347,39 @@ def dask_workers(arguments: argparse.Namespace, batch: str) -> Iterator[Workers]
         message = f"--dask: {error} (pip install distributed)"
         raise de.EvaluationError(de.USAGE, message) from None
     logging.disable()  # distributed would print tracebacks on the screen
-    with contextlib.ExitStack() as stack:
+
+    def ask(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
         try:
-            client: Any = Client(  # type: ignore[no-untyped-call]
-                arguments.dask, set_as_default=False, timeout=WORKER_TIMEOUT
-            )
-            stack.callback(client.close, timeout=5)
-            client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
-            for path in (de.__file__, os.path.realpath(__file__)):
-                client.upload_file(path)
-            retire_dead_workers(client, arguments.docker)
-        except (OSError, ValueError, futures.TimeoutError) as error:
-            raise de.EvaluationError(de.ENGINE, f"--dask {arguments.dask}: {error}") from None
+            return call(*words, **options)
+        except Exception as error:  # noqa: BLE001 - distributed has many
+            message = f"--dask {arguments.dask}: {type(error).__name__}: {error}"
+            raise de.EvaluationError(de.ENGINE, message) from None
 
-        def parallel() -> int:
-            try:
-                return sum(client.nthreads().values()) or 1
-            except Exception as error:  # noqa: BLE001 - it has many
-                message = f"the Dask scheduler is lost: {error}"
-                raise de.EvaluationError(de.ENGINE, message) from None
-
+    client = ask(Client, arguments.dask, set_as_default=False, timeout=WORKER_TIMEOUT)
+    try:
+        ask(client.wait_for_workers, 1, timeout=WORKER_TIMEOUT)
+        for path in (de.__file__, os.path.realpath(__file__)):
+            ask(client.upload_file, path)
+        ask(retire_dead_workers, client, arguments.docker)
         executor = client.get_executor(pure=False)
         yield Workers(
-            submit=lambda options: executor.submit(evaluate_on_worker, batch, options),
-            parallel=parallel,
-            stop=lambda: client.run(stop, batch),
+            submit=lambda options: ask(executor.submit, evaluate_on_worker, batch_id, options),
+            parallel=lambda: sum(ask(client.nthreads).values()) or 1,
+            interrupt=lambda: ask(client.run, interrupt, batch_id),
         )
+    finally:
+        client.close(timeout=5)
 
 
 def retire_dead_workers(client: Any, docker: str) -> None:
-    """Retire the workers without an engine; raise EvaluationError if no other is left."""
+    """Retire the workers without an engine; raise RuntimeError if no other is left."""
     problems = client.run(engine_problem, docker)
     dead = [address for address, problem in problems.items() if problem]
     for address in dead:
         say(f"worker {address} is retired: {problems[address]}")
     client.retire_workers(dead)
     if len(dead) == len(problems):
-        raise de.EvaluationError(de.ENGINE, "no worker has an engine")
+        raise RuntimeError("no worker has an engine")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -399,13 +392,12 @@ def score_of(report: de.Report) -> Score:
     summary = report["summary"]
     error = report["error"]
     is_doubtful = (
-        bool(error and not error["certain"])
+        bool(error and not error.get("certain"))
         or report["environment"]["image_starts"] is False
         or any(row["status"] == de.TIMEOUT for row in report["test_results"])
     )
     return Score(
-        part=summary["total_score"] / (summary["max_score"] or 1),
-        is_built=not error,
+        share=summary["total_score"] / (summary["max_score"] or 1),
         suspect=error and error["suspect"],
         may_improve=is_doubtful and not report.get("repeated"),
     )
@@ -419,8 +411,8 @@ class Batch:
         self.benchmark = benchmark
         self.tasks = tasks
         self.scores: dict[Task, Score] = {}  # of the reports for the same inputs
-        self.failures: dict[Task, Outcome] = {}  # of tasks without one
-        self.stops: list[int] = []  # signals; 0 for too many engine errors
+        self.outcomes: dict[Task, Outcome] = {}  # of this run, without the reports
+        self.stops = signals_of(self.id)  # 0 is for too many engine errors
         for task in tasks:
             options = benchmark.options(task)
             report = de.read_report(str(options.output))
@@ -429,17 +421,13 @@ class Batch:
 
     def run(self, workers: Workers) -> None:
         """Run both rounds; an interrupt ends what runs, and is in `stops`."""
-        de.handle_signals(self._on_signal)
+        de.handle_signals(lambda number, _frame: self.stops.append(number))
         due = [task for task in self.tasks if task not in self.scores]
-        self._run_round(due, workers, is_repetition=False)
-        due = [task for task in self.tasks if self._is_due_again(task)]
-        if due and not self.stops:
-            say(f"second round: {counted(due, 'Dockerfile')} once more, after all others")
-            self._run_round(due, workers, is_repetition=True)
-
-    def _on_signal(self, number: int, _frame: object) -> None:
-        self.stops.append(number)
-        _stopped.add(self.id)  # from now on none begins here; _results() interrupts what runs
+        self._run_round(due, workers, is_last=False)
+        again = [task for task in self.tasks if self._is_due_again(task)]
+        if again and not self.stops:
+            say(f"second round: {counted(len(again), 'Dockerfile')} once more, after all others")
+            self._run_round(again, workers, is_last=True)
 
     def _is_due_again(self, task: Task) -> bool:
         """Return whether the second round evaluates a task."""
@@ -447,94 +435,94 @@ class Batch:
             return False
         if task in self.scores:
             return self.scores[task].may_improve
-        return self.failures[task].kind != de.USAGE if task in self.failures else True
+        outcome = self.outcomes.get(task)
+        return not outcome or outcome.kind != de.USAGE
 
-    def _run_round(self, due: Sequence[Task], workers: Workers, *, is_repetition: bool) -> None:
+    def _run_round(self, due: Sequence[Task], workers: Workers, *, is_last: bool) -> None:
+        again = sum(score.may_improve for score in self.scores.values())
         started = time.monotonic()
-        done = again = engine_errors = 0
+        done = engine_errors = 0
         for task, result in self._results(due, workers):
             if result.kind == de.INTERRUPTED:
                 continue
             done += 1
-            outcome = self.take(task, result, is_repetition=is_repetition)
+            outcome = self.take(task, result)
             line = f"[{done}/{len(due)}] {task.name}: {describe(outcome)}"
-            if not is_repetition and self._is_due_again(task):
-                again += 1
-                line += ", will be repeated"
-            to_do = len(due) - done + again * len(due) / done  # of both rounds
+            to_do = len(due) - done
+            if not is_last:
+                is_due_again = self._is_due_again(task)
+                again += is_due_again
+                to_do += again
+                line += ", will be repeated" * is_due_again
             left = timedelta(seconds=int((time.monotonic() - started) / done * to_do))
             say(f"{line}, {left} left" if left else line)
             engine_errors = engine_errors + 1 if outcome.kind == de.ENGINE else 0
-            if engine_errors >= MAX_FAILURES * workers.parallel() and not self.stops:
+            if not self.stops and engine_errors >= MAX_FAILURES * workers.parallel():
                 say(f"stopped: the last {engine_errors} evaluations ended in engine errors")
                 self.stops.append(0)
 
     def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
-        A second stop makes the clean-up short, and nobody waits for Dask's workers any more.
+        After a second stop the clean-up is short, and nobody waits for it.
         """
         running: dict[futures.Future[Outcome], Task] = {}
         waiting = iter(due)
-        stops = 0
+        passed_on = 0
         while True:
-            while stops < len(self.stops):
-                stops += 1
-                workers.stop()
+            while passed_on < len(self.stops):
+                passed_on += 1
+                workers.interrupt()
             # Twice as many as can run, so that no worker waits for us.
-            room = 0 if stops else max(2 * workers.parallel() - len(running), 0)
+            room = 0 if self.stops else max(2 * workers.parallel() - len(running), 0)
             for task in itertools.islice(waiting, room):
                 options = self.benchmark.options(task)
                 if task in self.scores:  # it may improve, but not from the cache
                     build_options = (*options.build_options, "--no-cache")
                     options = options._replace(build_options=build_options)
                 running[workers.submit(options)] = task
-            if not running or stops > 1:
+            if not running or passed_on > 1:
                 return
             ended = futures.wait(running, TICK, futures.FIRST_COMPLETED).done
             for future in [future for future in running if future in ended]:
                 yield running.pop(future), outcome_of(future)
 
-    def take(self, task: Task, outcome: Outcome, *, is_repetition: bool) -> Outcome:
+    def take(self, task: Task, outcome: Outcome) -> Outcome:
         """Keep the better report of a task; return its outcome, or what went wrong here."""
         options = self.benchmark.options(task)
-        report = outcome.report
+        path = str(options.output)
         earlier = self.scores.get(task)
+        report = outcome.report
         score = None
         if report and de.is_scored(report):
             if self.benchmark.is_current(report, options):
-                report["repeated"] = is_repetition
+                report["repeated"] = earlier is not None
                 score = score_of(report)
             else:
                 message = "the files have changed, or the worker has others"
                 report, outcome = None, Outcome(None, de.FILE, message)
-        is_better = report and (not earlier or (score and score.part >= earlier.part))
-        if report and is_better:
-            problems = de.write_reports(report, options)
-            if problems:
-                outcome = Outcome(None, de.FILE, problems[0])
-            elif score:
-                self.scores[task] = score
-        elif earlier:
-            self._note_repetition(task, options)
-        else:
-            set_aside(str(options.output))
-        self.failures[task] = outcome._replace(report=None)
+        if earlier and (not score or score.share < earlier.share):  # the earlier report stays
+            stays = de.read_report(path)
+            report = stays and {**stays, "repeated": True}
+            score = earlier._replace(may_improve=False)
+        problems = de.write_reports(report, options) if report else []
+        if problems:
+            outcome = Outcome(None, de.FILE, problems[0])
+        elif score:
+            self.scores[task] = score
+        if not earlier and (problems or not report):
+            set_aside(path)
+        self.outcomes[task] = outcome._replace(report=None)
         return outcome
-
-    def _note_repetition(self, task: Task, options: de.Options) -> None:
-        """Write into the report that stays that it has been repeated."""
-        report = de.read_report(str(options.output))
-        if report:
-            de.write_reports({**report, "repeated": True}, options)
-        self.scores[task] = self.scores[task]._replace(may_improve=False)
 
 
 def outcome_of(future: futures.Future[Outcome]) -> Outcome:
     """Return the result of a future, also if the evaluation or its worker has died."""
     try:
         return future.result()
-    except (Exception, futures.CancelledError) as error:  # noqa: BLE001 - whatever it was
+    except futures.CancelledError:  # the scheduler has forgotten it
+        return Outcome(None, de.INTERRUPTED, "cancelled")
+    except Exception as error:  # noqa: BLE001 - whatever it was
         return Outcome(None, de.FILE, f"{type(error).__name__}: {error}")
 
 
@@ -552,15 +540,11 @@ def set_aside(path: str) -> None:
 
 def say(text: str) -> None:
     """Print a line, if anybody reads it."""
-    try:
-        print(text, flush=True)
-    except (OSError, ValueError):
-        de.silence(sys.stdout)
+    de.Console(sys.stdout).line(text)
 
 
-def counted(things: Iterable[Any], noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Return a number with its noun."""
-    count = len(list(things))
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
@@ -584,21 +568,21 @@ def by_model(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 
 def print_plan(batch: Batch, answers: Answers) -> None:
     """Print how many Dockerfiles each model has, and what is left out and why."""
-    arguments = batch.benchmark.arguments
-    groups = by_model(answers.tasks)
-    for model, tasks in groups.items():
+    for model, tasks in by_model(answers.tasks).items():
         resumed = sum(task in batch.scores for task in tasks)
-        say(f"{model}: {counted(tasks, 'Dockerfile')}, {resumed} resumed")
+        say(f"{model}: {counted(len(tasks), 'Dockerfile')}, {resumed} resumed")
     for problem, paths in answers.left_out.items():
         say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
-    if answers.misfits and len(set(map(len, groups.values()))) > 1:
-        say(f"like no --layout, and not evaluated: {de.quoted(answers.misfits)}")
-    if arguments.list:
-        counts: collections.Counter[str] = collections.Counter()
-        for task in answers.tasks:
-            counts.update(base_images(de.as_text(de.read_file(task.dockerfile))))
-        for image, count in counts.most_common():
-            say(f"base image {de.printable(image)}: {counted(range(count), 'Dockerfile')}")
+    if answers.misfits:
+        say(f"left out: like no --layout: {de.quoted(answers.misfits)}")
+
+
+def print_base_images(tasks: Iterable[Task]) -> None:
+    """Print the images to pull, the most frequent ones first."""
+    texts = (de.as_text(de.read_file(task.dockerfile)) for task in tasks)
+    counts = collections.Counter(image for text in texts for image in base_images(text))
+    for image, count in counts.most_common():
+        say(f"base image {de.printable(image)}: {counted(count, 'Dockerfile')}")
 
 
 def print_summary(batch: Batch) -> None:
@@ -608,25 +592,23 @@ def print_summary(batch: Batch) -> None:
     for task in batch.tasks:
         score = batch.scores.get(task)
         if not score:
-            failure = batch.failures.get(task)
-            reasons[failure.problem if failure else "not evaluated"].append(task.name)
+            outcome = batch.outcomes.get(task)
+            reasons[outcome.problem if outcome else "not evaluated"].append(task.name)
         elif score.suspect:
             suspects[score.suspect].append(task.name)
     for problem, names in reasons.items():
         say(f"no score: {de.printable(problem)}: {de.quoted(names, SHOWN_NAMES)}")
     for subject, names in suspects.items():
-        zeros = counted(names, "suspicious zero")
+        zeros = counted(len(names), "suspicious zero")
         say(f"{zeros} ({subject}), please look: {de.quoted(names, SHOWN_NAMES)}")
     for model, tasks in by_model(batch.tasks).items():
-        parts = [batch.scores[task].part for task in tasks if task in batch.scores]
-        mean = f"mean score {de.percent(sum(parts), len(parts))}"
-        words = [f"{mean} of {counted(parts, 'Dockerfile')}"] if parts else []
-        if len(parts) < len(tasks):
-            words.append(f"{len(tasks) - len(parts)} without a score")
+        shares = [batch.scores[task].share for task in tasks if task in batch.scores]
+        mean = f"mean score {de.percent(sum(shares), len(shares))}"
+        words = [f"{mean} of {counted(len(shares), 'Dockerfile')}"] if shares else []
+        if len(shares) < len(tasks):
+            words.append(f"{len(tasks) - len(shares)} without a score")
         say(f"{model}: {', '.join(words)}")
-    failed = sum(not score.is_built for score in batch.scores.values())
-    more = f", {failed} of these by a failed build" if failed else ""
-    say(f"{len(batch.scores)} of {len(batch.tasks)} Dockerfiles have a score{more}")
+    say(f"{len(batch.scores)} of {len(batch.tasks)} Dockerfiles have a score")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -678,7 +660,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         arguments.checkouts = "checkouts"
     try:
         arguments.layouts = [layout_pattern(text) for text in arguments.layout_texts]
-        de.checked(common_options(arguments))
+        common_options(arguments)
     except (argparse.ArgumentTypeError, ValueError) as error:
         parser.error(str(error))
     for name in ("artifacts", "rubrics", "checkouts", "reports"):
@@ -729,6 +711,8 @@ def _main(arguments: argparse.Namespace) -> int:
     batch = Batch(benchmark, answers.tasks)
     print_plan(batch, answers)
     is_complete = not answers.left_out
+    if arguments.list:
+        print_base_images(answers.tasks)
     if arguments.list or not answers.tasks:
         return int(not is_complete)
     make_workers = dask_workers if arguments.dask else threads

@@ -96,7 +96,29 @@ def test_dockerfile_of_the_repository_itself_is_no_answer():
     out = run("--list", "--layout", "{model}/{repo}/Dockerfile")[1]
 
     assert out.startswith("m: 1 Dockerfile, 0 resumed\n")
-    assert "left out" not in out
+    assert "docker/Dockerfile" not in out
+    assert "lib" not in out
+
+
+def test_folder_comes_before_a_link_to_it_and_the_last_name_may_be_the_model():
+    tree({"app/z/m": "", "app/n": ""})
+    os.symlink("app", "artifacts/a-link")
+    Path("rubrics/app.json").write_text(Path("rubrics/m.json").read_text())
+
+    out = run("--list", "--layout", "{repo}/{model}.dockerfile")[1]
+
+    assert out.startswith("n: 1 Dockerfile, 0 resumed\nz/m: 1 Dockerfile, 0 resumed\n")
+
+
+def test_report_never_replaces_a_rubric(stub):
+    tree({"m/app": ""})
+    rubric = Path("rubrics/app.json").read_text()
+
+    code, out, _ = run("--layout", "*/{repo}.dockerfile", "--reports", "rubrics")
+
+    assert "left out: its report would replace its rubric" in out
+    assert Path("rubrics/app.json").read_text() == rubric
+    assert code == 1
 
 
 def test_evaluation_has_checkout_overlay_and_the_options_of_the_evaluator(stub):
@@ -179,7 +201,7 @@ def test_repetition_is_made_once(stub, row):
     run()
 
     assert stub() == []
-    assert report("m/a")["repeated"] is (row.calls == 2)
+    assert report("m/a")["repeated"] is (row.calls == 2 and row.no_cache)
 
 
 def test_second_round_that_was_not_made_is_made_at_the_next_start(stub):
@@ -197,6 +219,16 @@ def test_build_that_failed_twice_in_the_same_way_before_any_run_is_not_repeated(
     run()
 
     assert fake.count("build") == 2
+
+
+def test_failed_build_of_a_second_try_is_repeated_at_the_next_start(stub):
+    tree({"m/a": "engine build late"})
+    run()
+
+    run()
+
+    assert stub() == ["m/a", "m/a", "m/a --no-cache"]
+    assert scores() == {"m/a": 0.5}
 
 
 @pytest.mark.parametrize("word", ["engine", "crash"])
