@@ -267,7 +267,7 @@ def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
 
 
 def test_keywords_of_evaluate_are_the_options_of_an_evaluation_with_their_defaults():
-    options = vars(de._parser().parse_args([]))  # noqa: SLF001
+    options = vars(de._parser().parse_args([]))
     for name in ("dockerfile", "repo", "rubric", "output", "verbose", "check", "tests"):
         del options[name]
 
