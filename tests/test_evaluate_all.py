@@ -298,6 +298,16 @@ def test_trouble_with_a_file_of_one_task_costs_no_other_report(stub, name):
     assert code == 1
 
 
+def test_full_disk_of_a_log_costs_no_report(stub):
+    tree({"m/a": ""})
+    os.makedirs("reports/m")
+    os.symlink("/dev/full", "reports/m/a.log")
+
+    run()
+
+    assert scores() == {"m/a": 1}
+
+
 @pytest.mark.parametrize("name", ["\udcff", "é\x1b[2J"], ids=["not UTF-8", "control characters"])
 def test_any_name_of_a_model_and_a_file(stub, name):
     tree({f"{name}/{name}": ""})
