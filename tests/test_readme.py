@@ -1,8 +1,12 @@
-"""README.md and the pages of the folders: commands, examples, options and links are right."""
+"""README.md and the pages of the folders: each command, example and link is right.
+
+The commands of a page are unpacked into names: one that no test runs would be an error here.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,25 +15,33 @@ from pathlib import Path
 
 import pytest
 from conftest import PROJECT, schema, statuses
-from engine import census
+from engine import census, wait_for
 
 import DockerfileEvaluator as de
 
-PAGES = {  # by the program whose options they have
-    "DockerfileEvaluator.py": "README.md",
-    "artifacts/evaluate_all.py": "artifacts/README.md",
-    "rubrics/review.py": "rubrics/README.md",
-    "reports/leaderboard.py": "reports/README.md",
-}
-README, _, RUBRICS, _ = ((PROJECT / page).read_text() for page in PAGES.values())
-COMMANDS = re.findall(r"^    ((?:tests|python3|for)[ /].+)$", README, re.MULTILINE)
-(QUICK_START, TESTS, OWN, KEEP, ONE_TEST, CHECK, TREE, LOOP, BOARD) = COMMANDS
-((SESSION, SHOWN),) = re.findall(r"```console\n\$ (python3 .*)\n((?s:.*?))```", README)
-RUBRIC, _ = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
-(TEST_WITH_DRAW,) = re.findall(r"```json\n(.*?)```", RUBRICS, re.DOTALL)
-((LINT, LINTED),) = re.findall(r"^    (python3 .*)\n\n```\n([^`]*)```", RUBRICS, re.MULTILINE)
-(PYTHON,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-(CI_STEP,) = re.findall(r"- run: (python3 .*)", README)
+FOLDERS = ("", "artifacts", "rubrics", "reports", "tests")
+README, ARTIFACTS, RUBRICS, REPORTS, TESTS = (
+    (PROJECT / folder / "README.md").read_text() for folder in FOLDERS
+)
+SESSION = r"```console\n\$ (python3 .*)\n((?s:.*?))```"  # a command, and what it prints
+
+
+def commands(page: str) -> list[str]:
+    """Return the indented lines that are commands."""
+    pattern = r"^    ((?:[A-Z_]+=\S+ )?(?:python3|tests/|dask|while|\.venv/).*)$"
+    return re.findall(pattern, page, re.MULTILINE)
+
+
+(QUICK_START, ALL_TESTS, OWN, KEEP, ONE_TEST, TREE, BOARD) = commands(README)
+((FIRST, FIRST_SHOWN), (REVIEW, REVIEW_SHOWN)) = re.findall(SESSION, README)
+(CHECK,) = re.findall(r"`(python3 [^`]* --check [^`]*)`", README)
+(RUBRIC, TEST_WITH_DRAW) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
+(LIST, ALL, OVERLAY, *SHARDS, SCHEDULER, WORKER, DASK, PRUNE, CI_STEP) = commands(ARTIFACTS)
+(LINT, MEASURE) = commands(RUBRICS)
+(LINTED,) = re.findall(r"```\n(.*?)```", RUBRICS, re.DOTALL)
+((RANKING, RANKED),) = re.findall(SESSION, REPORTS)
+PYTEST = commands(TESTS)
+(PYTHON,) = re.findall(r"```python\n(.*?)```", TESTS, re.DOTALL)
 
 
 @pytest.fixture
@@ -45,36 +57,50 @@ def checkout(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.fixture
+def benchmark(fake, checkout):
+    """Add two answers of one model, each as a file and as a folder."""
+    for repo in ("express", "flask"):
+        shutil.copy("rubrics/example_node.json", f"rubrics/{repo}.json")
+        for place in (f"{repo}.dockerfile", f"{repo}/Dockerfile"):
+            file = Path("artifacts/gpt-5") / place
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("FROM x\n")
+
+
 def run(command: str) -> subprocess.CompletedProcess:
     return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
 
 
-def flags(pattern: str, text: str) -> list[str]:
-    """Return all options in what a pattern finds."""
-    return re.findall("--[a-z-]+", " ".join(re.findall(pattern, text, re.MULTILINE)))
+def written() -> list[str]:
+    """Return the paths of the reports below `reports`."""
+    return sorted(str(file.relative_to("reports")) for file in Path("reports").rglob("*.json"))
 
 
-# Links and tables
+def anchors(text: str) -> set[str]:
+    """Return what a link can name in a page."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", [*PAGES.values(), "tests/README.md"])
-def test_linked_files_exist(page):
-    file = PROJECT / page
-
-    targets = re.findall(r"\]\(([^)#:]+)[)#]", file.read_text())
-
-    assert [target for target in targets if not (file.parent / target).exists()] == []
+# Links, tables and examples
 
 
-@pytest.mark.parametrize("program", ["DockerfileEvaluator.py", "reports/leaderboard.py"])
-def test_page_has_each_option_of_the_help_once_and_no_other(program):
-    page = (PROJECT / PAGES[program]).read_text()
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_links_lead_to_something(folder):
+    page = PROJECT / folder / "README.md"
 
-    done = subprocess.run(
-        [sys.executable, str(PROJECT / program), "--help"], stdout=subprocess.PIPE, text=True
-    )
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]+)#?([^)]*)\)", page.read_text()):
+        assert (page.parent / target).exists()
+        assert not anchor or anchor in anchors((page.parent / target).read_text())
 
-    assert sorted(flags(r"^\| (`--[^|]*)\|", page)) == sorted(flags("^  --[a-z-]+", done.stdout))
+
+@pytest.mark.parametrize("text", [README, TESTS], ids=["README", "tests"])
+def test_named_programs_exist(text):
+    programs = set(re.findall(r"\btests/[\w-]+\b(?![./])", text))  # ALL_TESTS, too
+
+    assert programs
+    assert [program for program in programs if not shutil.which(str(PROJECT / program))] == []
 
 
 def test_table_has_each_kind_of_error():
@@ -88,11 +114,14 @@ def test_rubric_is_valid(text):
     assert de.read_rubric(text.encode(), "README.md").unresolvable == {}
 
 
+def test_example_of_a_test_passes(fake, evaluate):
+    names = {}
+    exec(PYTHON, names)
+
+    names["test_second_build_counts"](fake, evaluate)
+
+
 # Commands without an engine
-
-
-def test_programs_of_the_quick_start_exist():
-    assert [shutil.which(str(PROJECT / line.split()[0])) for line in (QUICK_START, TESTS)]
 
 
 @pytest.mark.usefixtures("checkout")
@@ -103,6 +132,12 @@ def test_rubric_is_checked():
 @pytest.mark.usefixtures("checkout")
 def test_lint_of_the_examples_is_what_is_printed():
     assert run(LINT).stdout == LINTED
+
+
+@pytest.mark.long("evaluates the solutions of three rubrics three times")
+@pytest.mark.usefixtures("fake", "checkout")
+def test_whole_benchmark_is_measured():
+    assert run(MEASURE).stdout.count("only the solution earns") == 3
 
 
 def test_own_dockerfile_is_scored(fake, checkout):
@@ -127,42 +162,87 @@ def test_image_is_kept_to_work_on_one_test(fake, checkout):
     assert re.search(r"^\w+ +compiles ", one, re.MULTILINE)
 
 
-@pytest.mark.long("starts the evaluator ten times")
-def test_loop_can_be_started_again(fake, checkout):
-    count = len(list(checkout.glob("artifacts/example*.dockerfile")))
-
-    run(LOOP)
-    builds = fake.count("build")
-    run(LOOP)
-
-    assert len(list(checkout.glob("reports/*.json"))) == builds == count
-    assert fake.count("build") == count
-
-
 def test_ci_step_writes_junit(fake, checkout):
     run(CI_STEP)
 
     assert (checkout / "reports" / "example.xml").read_text().startswith("<testsuite ")
 
 
-@pytest.mark.usefixtures("fake", "checkout")
-def test_python_example_prints_the_score():
-    done = subprocess.run([sys.executable, "-c", PYTHON], capture_output=True, text=True)
+@pytest.mark.usefixtures("benchmark")
+def test_benchmark_is_listed():
+    assert "gpt-5: 2 Dockerfiles, 0 resumed\n" in run(LIST).stdout
 
-    assert done.stderr == ""
-    assert re.fullmatch(r"\d+ of 23\n", done.stdout)
+
+@pytest.mark.usefixtures("benchmark")
+@pytest.mark.parametrize("commands", [[ALL], [OVERLAY], SHARDS], ids=["all", "overlay", "shards"])
+def test_benchmark_is_evaluated(commands):
+    for command in commands:
+        run(command)
+
+    assert written() == ["gpt-5/express.json", "gpt-5/flask.json"]
+
+
+@pytest.mark.long("starts a Dask cluster")
+@pytest.mark.usefixtures("benchmark")
+def test_benchmark_is_evaluated_by_a_cluster(request):
+    pytest.importorskip("distributed")
+    file = Path("scheduler.json")
+
+    def start(command):
+        words = f"exec {sys.executable} -m {command} --no-dashboard".split()
+        process = subprocess.Popen(["sh", "-c", " ".join(words)], stderr=subprocess.DEVNULL)
+        request.addfinalizer(process.wait)
+        request.addfinalizer(process.terminate)
+
+    start(f"{SCHEDULER} --host 127.0.0.1 --port 0 --scheduler-file {file}")
+    address = wait_for(lambda: file.exists() and json.loads(file.read_text() or "{}"))["address"]
+    start(WORKER.replace("tcp://HOST:8786", address))
+    run(DASK.replace("python3", sys.executable).replace("tcp://HOST:8786", address))
+
+    assert written() == ["gpt-5/express.json", "gpt-5/flask.json"]
+
+
+def test_board_begins_with_what_is_printed(monkeypatch, tmp_path):
+    """The reports are those of the picture, which is not made anew."""
+    (tmp_path / "chromium").write_text("#!/bin/sh\n")
+    (tmp_path / "chromium").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    done = run(f"{sys.executable} {PROJECT / 'tests' / 'picture'} 2>&1")
+
+    assert RANKING == "python3 reports/leaderboard.py reports/"
+    date = r"\d{4}-\d\d-\d\d"
+    assert re.sub(date, "", done.stdout).startswith(re.sub(date, "", RANKED))
+
+
+@pytest.mark.long("collects the whole suite")
+@pytest.mark.parametrize("command", PYTEST)
+def test_selected_tests_exist(command):
+    """They are not run: that is what the suite does."""
+    words = command.replace("tests/with-engine ", "").replace(".venv/newest/bin/python", "")
+
+    done = run(f"cd {PROJECT} && {sys.executable} {words} -p no:cacheprovider --collect-only")
+
+    assert done.returncode == 0
 
 
 # Commands on an engine
 
 
-@pytest.mark.no_podman  # which prints other steps
-@pytest.mark.usefixtures("engine", "legacy", "checkout")
+@pytest.mark.no_buildx  # which has other steps
+@pytest.mark.no_podman
+@pytest.mark.usefixtures("engine", "buildkit", "checkout")
 def test_first_session_is_what_is_printed():
-    printed = run(SESSION).stdout
+    printed = run(FIRST).stdout
 
-    seconds = r"\d+\.\d s\)"
-    assert re.sub(seconds, "", printed).splitlines() == re.sub(seconds, "", SHOWN).splitlines()
+    varies = r"#\d+ |\d+\.\d s\)"
+    assert re.sub(varies, "", printed).splitlines() == re.sub(varies, "", FIRST_SHOWN).splitlines()
+
+
+@pytest.mark.no_podman
+@pytest.mark.usefixtures("engine")
+def test_build_cache_is_pruned():
+    assert run(PRUNE.replace("while sleep 600", "for once in 1")).returncode == 0
 
 
 @pytest.mark.usefixtures("layers_of_the_example", "checkout")
@@ -179,23 +259,28 @@ def test_quick_start_scores_the_example_in_full():
     assert census() == before
 
 
+@pytest.mark.usefixtures("networked_engine", "legacy", "checkout")
+def test_review_is_what_is_printed():
+    assert run(REVIEW).stdout == REVIEW_SHOWN
+
+
 @pytest.mark.usefixtures("networked_engine", "legacy")
 def test_tree_and_board(checkout):
     evaluated = run(TREE)
     board = run(BOARD)
 
-    reports = {
-        str(file.relative_to(checkout / "reports" / "tree")): json.loads(file.read_text())
-        for file in checkout.glob("reports/tree/*/*.json")
+    scores = {
+        place: json.loads(Path("reports", place).read_text())["summary"]["total_score"]
+        for place in written()
     }
     assert evaluated.returncode == 0, evaluated.stdout
-    assert {place: report["summary"]["total_score"] for place, report in reports.items()} == {
-        "atlas/ledger.json": 9,
-        "atlas/slug.json": 9,
-        "atlas/stock.json": 9,
-        "birch/ledger.json": 0,
-        "birch/slug.json": 5,
-        "birch/stock.json": 3,
+    assert scores == {
+        "tree/atlas/ledger.json": 9,
+        "tree/atlas/slug.json": 9,
+        "tree/atlas/stock.json": 9,
+        "tree/birch/ledger.json": 0,
+        "tree/birch/slug.json": 5,
+        "tree/birch/stock.json": 3,
     }
     assert re.findall(r"^(\w+) +([\d.]+%) +-", board.stdout, re.MULTILINE) == [
         ("atlas", "100.0%"),
