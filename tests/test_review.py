@@ -72,6 +72,8 @@ WARNED = {
         "printf '1 2' | app | head -1",
         "app |\n  head",
         "set -e; app | wc -l",
+        "find .|wc -l",
+        "make 2>&1 |tee log",
     ],
     "shell-function": [
         "nvm use 20 && node -v",
@@ -84,7 +86,12 @@ WARNED = {
         output_contains("java -version", "17.0.", "8"),
         of_type("file_contains", path="x", contains=["22"]),
     ],
-    "literal-path": [files_exist("x", "$H/x"), files_exist("src/*.py"), files_exist("~/x")],
+    "literal-path": [
+        of_type("command_exists", name="~/bin/x"),
+        files_exist("x", "$H/x"),
+        files_exist("src/*.py"),
+        files_exist("~/x"),
+    ],
     "set-by-docker": [of_type("envvar_set", name=name) for name in ("PATH", "HOME", "HOSTNAME")],
 }
 MAY_FAIL = [
@@ -115,6 +122,8 @@ MAY_FAIL = [
     ". /nosuch/x && nosuch || echo no",
     "A=1 . /nosuch; true",
     "trap 'exit 3' EXIT; nosuch; true",
+    "D=${NOSUCH:?}; echo ok",
+    "shift 5; echo ok",
     "kill $$; true",
     "cat <<END | nosuch\nx || true\nEND",
     "if nosuch; then true; else false; fi",
@@ -143,6 +152,9 @@ ACCEPTED = [
     run_by_bash("set -o pipefail; app | head"),
     "bash -c 'source x && [[ -f y ]]'",
     "./source x",
+    with_params(run_command("make || echo no"), exit_code=1),
+    with_params(output_contains("app {a} {b}", "{a-b}"), draw={"a": [1, 10**7], "b": [1, 10**7]}),
+    run_by_bash("cat <<END\nnever ends"),
     "cat <<END | bash\nsource y\nEND",
     "[ -f x ] && echo -n x >/dev/null 2>&1 && make source x",
     "printf 'a\r\n' | app",
@@ -171,6 +183,23 @@ def test_rule_warns_once(rule, test):
 @pytest.mark.parametrize("test", [*MAY_FAIL, *ACCEPTED], ids=str)
 def test_lint_is_silent_about_what_it_cannot_know(test):
     assert rules(test) == []
+
+
+def test_any_exit_code_is_a_warning():
+    assert rules(with_params(run_command("make"), exit_code="any")) == ["cannot-fail"]
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ("FROM x\nWORKDIR /a\nFROM y", "/workspace"),
+        ("FROM x\nENV APP=/srv/app\nWORKDIR $APP\nWORKDIR src", "/srv/app/src"),
+    ],
+)
+def test_images_have_the_last_workdir_of_the_solution(text, folder):
+    Path("Dockerfile").write_text(text)
+
+    assert review.workdir_of("Dockerfile") == folder
 
 
 @pytest.mark.parametrize("command", NOT_IN_DASH)
