@@ -511,7 +511,7 @@ class Batch:
         elif score:
             self.scores[task] = score
         if not earlier and (problems or not report):
-            set_aside(path)
+            de.set_aside(path)  # a score for other inputs would count for the new ones
         self.outcomes[task] = outcome._replace(report=None)
         return outcome
 
@@ -524,13 +524,6 @@ def outcome_of(future: futures.Future[Outcome]) -> Outcome:
         return Outcome(None, de.INTERRUPTED, "cancelled")
     except Exception as error:  # noqa: BLE001 - whatever it was
         return Outcome(None, de.FILE, f"{type(error).__name__}: {error}")
-
-
-def set_aside(path: str) -> None:
-    """Keep a score for other inputs, but not as the report: it would count for the new ones."""
-    if de.is_scored(de.read_report(path)):
-        with contextlib.suppress(OSError):
-            os.replace(path, f"{path}.previous")
 
 
 # ---------------------------------------------------------------------------------------------

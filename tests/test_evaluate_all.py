@@ -348,7 +348,9 @@ def test_score_that_comes_after_the_stop_is_kept(stub):
 def test_interrupt_ends_what_runs_and_the_next_start_continues(stub, name):
     number = getattr(signal, name)
     tree({"m/a": "build", "m/b": "sleep passed", "m/c": "sleep passed", "m/d": ""})
-    stub.during["m/c"] = lambda: os.kill(os.getpid(), number)
+    stub.during["m/c"] = lambda: (
+        wait_for(lambda: "m/b" in stub.calls) and os.kill(os.getpid(), number)
+    )
     assert run("--parallel", "2")[0] == 128 + number
     assert scores()["m/a"] == 0
     assert {"m/b", "m/c"} <= set(stub.interrupted)

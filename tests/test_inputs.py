@@ -239,9 +239,18 @@ def test_overlay_lies_over_a_copy_and_nothing_is_written_through_a_link(fake, ro
 def test_copy_has_the_modes_of_the_files_but_can_be_removed():
     sh("mkdir -p -m 551 source/folder; touch source/file; chmod 750 source/file")
 
-    de.copy_over("source", "copy")
+    de.copy_over("source", "copy", de.Docker("docker"))
 
     assert sh("stat -c '%n %a' copy/*") == ["copy/file 750", "copy/folder 751"]
+
+
+def test_interrupt_ends_the_copy():
+    sh("mkdir source; touch source/file")
+    docker = de.Docker("docker")
+    docker.interrupt()
+
+    with pytest.raises(de.EvaluationError):
+        de.copy_over("source", "copy", docker)
 
 
 def test_docker_gets_the_copy(fake, evaluate, tmp_path):
