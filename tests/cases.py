@@ -157,6 +157,7 @@ RUN_COMMAND = [
     fails("it looks like an option", "exit code 5", command="-x; exit 5"),
     fails("it looks like an option with a plus sign", "exit code 6", command="+x; exit 6"),
     fails("a shell that the image lacks", "has no shell ./no", command="true", shell="./no"),
+    fails("a shell that is no program", "no shell", command=":", shell="./file", exit_code="any"),
 ]
 OUTPUT_CONTAINS = [
     passes("standard output", command="echo out", contains=["out"]),
