@@ -166,7 +166,7 @@ def test_screen_that_is_full_or_gone_changes_nothing(
 
 
 def test_ignored_sigchld_changes_nothing(fake, start, arguments, report):
-    ignore = ("sh", "-c", "trap '' CHLD; exec \"$@\"", "sh")
+    ignore = ("bash", "-c", "trap '' CHLD; exec \"$@\"", "sh")
     process = start(*arguments(["FROM x"], TRUE, FALSE), before=ignore)
 
     process.communicate(timeout=60)
