@@ -17,18 +17,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable
 
 import pytest
-from engine import (
-    FakeHub,
-    PrivateEngine,
-    census,
-    docker,
-    engine_answers,
-    find_buildkit,
-    started_engine,
-)
+from engine import FakeHub, census, docker, engine_answers, find_buildkit, started_engine
 
 import DockerfileEvaluator as de
 
@@ -37,16 +28,13 @@ PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
-KEPT = (
-    "PATH",
-    "LANG",
-    "DOCKER_HOST",
-    "DOCKER_CONTEXT",
-    "DOCKER_BUILDKIT",
+KEPT = {"PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT"}
+KEPT |= {
     "COVERAGE_PROCESS_CONFIG",
-)
-KEPT += ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")  # of tests/run
-KEPT += ("GOGC",)  # see tests/with-engine
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONDONTWRITEBYTECODE",
+}  # of tests/run
+KEPT |= {"GOGC"}  # see tests/with-engine
 
 
 # Environment
@@ -69,8 +57,8 @@ def default_signals():
 @pytest.fixture(autouse=True)
 def hermetic(monkeypatch, tmp_path):
     """Give each test folders of its own, and none of the user's settings."""
-    for name in list(os.environ):
-        if name not in KEPT and not name.startswith("PYTEST_"):
+    for name in set(os.environ) - KEPT:
+        if not name.startswith("PYTEST_"):
             monkeypatch.delenv(name)
     for name in ("home", "tmp"):
         (tmp_path / name).mkdir()
@@ -88,7 +76,7 @@ LAUNCHER = """#!/bin/sh
 # Simple calls are answered here, by a line of shell code: to start Python takes ten times as long.
 name=$1
 case $name in image | container) name="$1 $2" ;; esac
-if [ -e "$FAKE_DOCKER/answers/$name" ]; then
+if [ -s "$FAKE_DOCKER/answers/$name" ]; then
     echo "('$name', [], $$)" >>"$FAKE_DOCKER/calls"
     . "$FAKE_DOCKER/answers/$name"
     exit 0
@@ -124,90 +112,79 @@ SETTINGS = {
 class Fake:
     """Controls the fake docker (fake_docker.py), and reads what it has recorded."""
 
-    def __init__(self, folder: Path, program: Path) -> None:
+    def __init__(self, folder, program):
         self.folder, self.program, self.root = folder, program, folder / "root"
         for name in ("images", "containers", "root", "answers"):
             (folder / name).mkdir(parents=True)
-        self._settings = dict(SETTINGS)
+        self._settings = SETTINGS
         self.set()
 
-    def set(self, **settings: Any) -> None:
-        """Change settings; version and info are given as what differs from the default."""
+    def set(self, **settings):
+        """Change settings; a dict, such as version, is given as what differs from the default."""
         for name, value in settings.items():
-            merged = {**SETTINGS[name], **value} if isinstance(SETTINGS[name], dict) else value
-            self._settings[name] = merged
+            is_dict = isinstance(value, dict)
+            settings[name] = {**SETTINGS[name], **value} if is_dict else value
+        self._settings = {**self._settings, **settings}
         texts = {name: json.dumps(self._settings[name]) for name in ("version", "info")}
         (self.folder / "new").write_text(repr({**self._settings, **texts}))
         os.replace(str(self.folder / "new"), str(self.folder / "settings"))
-        answers = {name: f"echo {shlex.quote(text)}" for name, text in texts.items()}
-        answers.update({"ps": LIST.format("containers"), "image ls": LIST.format("images")})
-        faults = {
-            ("*" if "engine" in fault["do"] else fault["on"]) for fault in self._settings["faults"]
-        }
-        for name, code in answers.items():
-            file = self.folder / "answers" / name
-            if not faults & {name, "*"}:
-                file.write_text(code)
-            elif file.exists():
-                file.unlink()
 
-    def fault(self, on: str, do: str = "fail", **details: Any) -> None:
+        answers = {name: f"echo {shlex.quote(text)}" for name, text in texts.items()}
+        answers["ps"], answers["image ls"] = LIST.format("containers"), LIST.format("images")
+        faults = self._settings["faults"]
+        with_faults = {"*" if "engine" in fault["do"] else fault["on"] for fault in faults}
+        for name, code in answers.items():
+            has_fault = with_faults & {name, "*"}
+            (self.folder / "answers" / name).write_text("" if has_fault else code)
+
+    def fault(self, on, do="fail", **details):
         """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py.
 
         `nth` is a number or a tuple of numbers; `since` a number means all later calls too;
         `given` is a word that the call has to have.
         """
-        if "nth" in details and isinstance(details["nth"], int):
+        if isinstance(details.get("nth"), int):
             details["nth"] = (details["nth"],)
         if do == "hang":
-            do, details = "sleep", {**details, "seconds": 600}
+            do, details["seconds"] = "sleep", 600
         self.set(faults=[*self._settings["faults"], {"on": on, "do": do, **details}])
 
-    def shell(self, *lines: str) -> None:
+    def shell(self, *lines):
         """Let a script play the image's /bin/sh."""
         file = self.folder / "shell"
         file.write_text("\n".join(["#!/bin/sh", *lines, ""]))
         file.chmod(0o755)
         self.set(shell=str(file))
 
-    def names(self) -> list[str]:
+    def names(self):
         """Return the names of all calls."""
-        return [name for name, _, _ in self._calls()]
+        return [name for name, _ in self._calls()]
 
-    def calls(self, name: str) -> list[list[str]]:
+    def calls(self, name):
         """Return the arguments of each call of a name."""
-        return [words for call, words, _ in self._calls() if call == name]
+        return [words for call, words in self._calls() if call == name]
 
-    def count(self, name: str) -> int:
+    def count(self, name):
         return self.names().count(name)
 
-    def left(self) -> list[str]:
+    def left(self):
         """Return the names of all containers and images that exist."""
-        return sorted(
-            os.listdir(str(self.folder / "containers")) + os.listdir(str(self.folder / "images"))
-        )
+        folders = [self.folder / "containers", self.folder / "images"]
+        return sorted(name for folder in folders for name in os.listdir(str(folder)))
 
-    def kill_all(self) -> None:
+    def kill_all(self):
         """Kill the calls and containers that still run."""
-        pids = [pid for _, _, pid in self._calls()]
-        pids += [
-            ast.literal_eval(file.read_text())["Pid"]
-            for file in (self.folder / "containers").iterdir()
-        ]
-        for pid in filter(None, pids):
-            with contextlib.suppress(OSError):  # most have ended
-                process = Path(f"/proc/{pid}")
-                environment = process.joinpath("environ").read_bytes()
-                place = f"{os.readlink(process / 'cwd')} {environment!r}"
-                if str(self.folder) in place:
-                    os.killpg(pid, signal.SIGKILL)
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended
+                environment = (process / "environ").read_bytes()
+                if str(self.folder) in f"{os.readlink(process / 'cwd')} {environment!r}":
+                    os.kill(int(process.name), signal.SIGKILL)
 
-    def _calls(self) -> list[tuple[str, list[str], int]]:
+    def _calls(self):
         file = self.folder / "calls"
-        lines = (
-            file.read_text().split("\n")[:-1] if file.exists() else []
-        )  # the last one may be incomplete
-        return [ast.literal_eval(line) for line in lines]
+        text = file.read_text() if file.exists() else ""
+        whole_lines = text.split("\n")[:-1]
+        return [ast.literal_eval(line)[:2] for line in whole_lines]
 
 
 @pytest.fixture(scope="session")
@@ -239,19 +216,21 @@ def fake(monkeypatch, tmp_path, fake_docker_py):
 
 
 @functools.lru_cache(maxsize=None)
-def schema(name: str) -> Any:
+def schema(name):
     """Return a validator for the project's schema of a rubric or a report."""
     import jsonschema
 
     file = PROJECT / "rubrics" / "schema" / f"{name}.schema.json"
-    return jsonschema.Draft202012Validator(json.loads(file.read_text()))
+    content = json.loads(file.read_text())
+    jsonschema.Draft202012Validator.check_schema(content)
+    return jsonschema.Draft202012Validator(content)
 
 
 @pytest.fixture
 def rubric(tmp_path):
     """Write a rubric; tests are given as dicts, or as (type, params)."""
 
-    def write(*tests: object, **top: object) -> str:
+    def write(*tests, **top):
         items = [
             {"type": test[0], "params": test[1]} if isinstance(test, tuple) else test
             for test in tests
@@ -267,7 +246,7 @@ def rubric(tmp_path):
 def dockerfile(tmp_path):
     """Write a Dockerfile in a build context of its own."""
 
-    def write(*lines: str) -> str:
+    def write(*lines):
         folder = tmp_path / "context"
         folder.mkdir(exist_ok=True)
         file = folder / "Dockerfile"
@@ -284,7 +263,7 @@ def evaluate(dockerfile, rubric):
     `top` are keys of the rubric.
     """
 
-    def run(lines: list[str], *tests: object, top: Any = (), **options: Any) -> Any:
+    def run(lines, *tests, top=(), **options):
         report = de.evaluate(dockerfile(*lines), "example", rubric(*tests, **dict(top)), **options)
         schema("report").validate(report)
         return report
@@ -296,7 +275,7 @@ def evaluate(dockerfile, rubric):
 def arguments(dockerfile, rubric, tmp_path):
     """Return the arguments for an evaluation that writes its report to tmp_path/report.json."""
 
-    def make(lines: list[str], *tests: object, more: tuple[str, ...] | list[str] = ()) -> list[str]:
+    def make(lines, *tests, more=()):
         files = ["--dockerfile", dockerfile(*lines), "--rubric", rubric(*tests)]
         return [*files, "--repo", "example", "--output", str(tmp_path / "report.json"), *more]
 
@@ -307,7 +286,7 @@ def arguments(dockerfile, rubric, tmp_path):
 def report(tmp_path):
     """Read the report that the command line has written."""
 
-    def read() -> Any:
+    def read():
         content = json.loads((tmp_path / "report.json").read_text())
         schema("report").validate(content)
         return content
@@ -315,33 +294,31 @@ def report(tmp_path):
     return read
 
 
-def ended_by(kind: str | None, options: de.Options) -> de.Report:
+def ended_by(kind, options):
     """Return the report of an evaluation that an error of some kind has ended before its tests."""
     evaluation = de.Evaluation(options, de.read_inputs(options), de.Docker(""), de.Console(None))
     evaluation.error = de.EvaluationError(kind, "why") if kind else None
     return de.make_report(evaluation)
 
 
-def called(
-    main: Callable[[Any], int], *words: object, encoding: str = "utf-8"
-) -> tuple[int, str, str]:
+def called(main, *words, encoding="utf-8"):
     """Call a program's main() in this process; return its exit code, stdout and stderr."""
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = [signal.getsignal(number) for number in numbers]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, stream in zip(("stdout", "stderr"), streams):
-            patch.setattr(sys, name, stream)
-        try:
-            code = main(tuple(map(str, words)))
-        except SystemExit as end:
-            code = end.code
-        finally:
-            for number, handler in zip(numbers, handlers):
-                signal.signal(number, handler)
-        for stream in streams:
-            stream.flush()
-    return (code, *(stream.buffer.getvalue().decode() for stream in streams))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([str(word) for word in words])
+    except SystemExit as end:
+        code = end.code
+    finally:
+        for number, handler in zip(numbers, handlers):
+            signal.signal(number, handler)
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())
+    return (code, *texts)
 
 
 @pytest.fixture
@@ -349,18 +326,16 @@ def start():
     """Start the command line in a process of its own, with some of the module's limits changed."""
     with contextlib.ExitStack() as stack:
 
-        def run(*words: str, before: Any = (), limits: Any = (), **more: Any) -> Any:
-            changes = dict(limits)
-            statements = [
-                f"import sys; sys.path.insert(0, {str(PROJECT)!r})",
-                "import DockerfileEvaluator as de",
-                f"vars(de).update({changes!r})",
-                "sys.exit(de.main())",
-            ]
-            code = "\n".join(statements)
-            process = subprocess.Popen(
-                [*before, sys.executable, "-c", code, *words], **{**PIPES, **more}
-            )
+        def run(*words, before=(), limits=(), **more):
+            code = f"""
+import sys
+sys.path.insert(0, {str(PROJECT)!r})
+import DockerfileEvaluator as de
+vars(de).update({dict(limits)!r})
+sys.exit(de.main())
+"""
+            argv = [*before, sys.executable, "-c", code, *words]
+            process = subprocess.Popen(argv, **{**PIPES, **more})
             stack.callback(process.communicate)
             stack.callback(process.kill)
             return process
@@ -368,7 +343,7 @@ def start():
         yield run
 
 
-def load_program(path: object) -> Any:
+def load_program(path):
     """Import a program of the project by its path, under the name that it has as a module."""
     name = Path(str(path)).stem
     spec = importlib.util.spec_from_file_location(name, str(path))
@@ -378,26 +353,24 @@ def load_program(path: object) -> Any:
     return module
 
 
-def error_of(report: Any) -> tuple[str, str]:
+def error_of(report):
     """Return kind and message of a report's error."""
     return report["error"]["kind"], report["error"]["message"]
 
 
-def outcome(report: Any) -> str:
+def outcome(report):
     """Return the kind of error, or else the statuses."""
-    return (
-        report["error"]["kind"]
-        if report["error"]
-        else " ".join(sorted(set(statuses(report).values())))
-    )
+    if report["error"]:
+        return report["error"]["kind"]
+    return " ".join(sorted(set(statuses(report).values())))
 
 
-def statuses(report: Any) -> dict[str, str]:
+def statuses(report):
     """Return the status of each test by its id."""
     return {row["test_id"]: row["status"] for row in report["test_results"]}
 
 
-def messages(report: Any) -> list[str]:
+def messages(report):
     """Return the messages of all tests."""
     return [row["message"] for row in report["test_results"]]
 
@@ -473,12 +446,12 @@ def layers_of_the_example(example_image, legacy):
     """Let evaluations of the example take their layers from the build cache."""
 
 
-def can_start_engines() -> bool:
+def can_start_engines():
     return not os.getuid() and bool(shutil.which("dockerd"))
 
 
 @functools.lru_cache(maxsize=None)
-def saved(*images: str) -> bytes:
+def saved(*images):
     """Return the archive of images on the engine that the suite was started on."""
     words = ["docker", "save", *images]
     return subprocess.run(words, stdout=subprocess.PIPE, check=True, env=STARTED_IN).stdout
@@ -514,7 +487,7 @@ def private_engine(any_engine, tmp_path_factory):
         pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
     with contextlib.ExitStack() as stack:
 
-        def start(**options: Any) -> PrivateEngine:
+        def start(**options):
             folder = tmp_path_factory.mktemp("e")
             return stack.enter_context(started_engine(folder, saved("busybox:stable"), **options))
 
@@ -563,20 +536,25 @@ def clean_engine(engine):
     assert census() == before
 
 
+MARKERS = """
+private: needs engines of its own, which it may damage
+no_buildx: needs a docker without buildx
+no_podman: needs docker itself
+image_store: can differ on the containerd image store
+networked: installs Debian's packages; one after another
+long(why): not in tests/run quick
+release: only in tests/run all
+"""
+
+
 def pytest_addoption(parser):
-    parser.addoption(
-        "--rewrite-transcripts", action="store_true", help="write tests/transcripts/ anew"
-    )
+    text = "write tests/transcripts/ anew"
+    parser.addoption("--rewrite-transcripts", action="store_true", help=text)
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "private: needs engines of its own, which it may damage")
-    config.addinivalue_line("markers", "no_buildx: needs a docker without buildx")
-    config.addinivalue_line("markers", "no_podman: needs docker itself")
-    config.addinivalue_line("markers", "image_store: can differ on the containerd image store")
-    config.addinivalue_line("markers", "networked: installs Debian's packages; one after another")
-    config.addinivalue_line("markers", "long(why): not in tests/run quick")
-    config.addinivalue_line("markers", "release: only in tests/run all")
+    for marker in MARKERS.strip().splitlines():
+        config.addinivalue_line("markers", marker)
 
 
 def pytest_collection_modifyitems(items):

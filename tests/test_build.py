@@ -630,12 +630,14 @@ PULLS = [
     ),
     Flow(
         "an image with a variable in its name, as the legacy builder shows it",
+        dockerfile="FROM ${X}",
         faults="build stdout='Step 1/1 : FROM ${X}\n' stderr=toomanyrequests",
         calls="build",
         outcome="registry",
     ),
     Flow(
         "the image of COPY --from does not exist",
+        dockerfile="FROM x\nCOPY --from=ghcr.io/x /y /",
         faults="build stdout='Step 2/2 : COPY --from=ghcr.io/x /y /\n'; pull ghcr.io/x=': denied'",
         calls="build, from, from, control",
         outcome="build",

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from cases import FALSE, TRUE, run_command
-from conftest import error_of, outcome, statuses
+from conftest import outcome, statuses
 from engine import wait_for
 
 import DockerfileEvaluator as de
@@ -28,32 +27,20 @@ def folders(tmp_path):
     return lambda: os.listdir(str(tmp_path / "tmp"))
 
 
-def given(fake, call, option):
-    """Return the value of an option in each call."""
-    words = [word for words in fake.calls(call) for word in words]
-    return [word[len(option) :] for word in words if word.startswith(option)]
-
-
 # Names
 
 
-def test_everything_has_the_name_of_its_run(fake, evaluate):
+def test_everything_has_the_name_of_its_run_which_version_2_1_does_not_take_for_its_own(
+    fake, evaluate
+):
     evaluate(["FROM x"], TRUE, FALSE)
     evaluate(["FROM x"], TRUE)
 
-    image, other = given(fake, "build", "--tag=")
-    *containers, _ = given(fake, "run", "--name=")
-    run = re.fullmatch(rf"dockerfile-evaluator:(\w+-{os.getpid()}-\w+)", image)[1]
-    assert image != other
-    for name in containers:
-        assert re.fullmatch(f"dockerfile-evaluator-{run}-[0-9a-f]+", name)
-
-
-def test_version_2_1_does_not_take_a_name_for_one_of_its_own(fake, evaluate):
-    evaluate(["FROM x"], TRUE)
-
-    for name in (*given(fake, "build", "--tag="), *given(fake, "run", "--name=")):
-        assert not re.match("dockerfile-evaluator.[0-9a-f]{12}-[0-9]", name)
+    first, second = re.findall("--tag=dockerfile-evaluator:(.*?)'", str(fake.calls("build")))
+    containers = re.findall("--name=dockerfile-evaluator-(.*?)'", str(fake.calls("run")))
+    assert first != second
+    assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)  # 2.1's had no h
+    assert [name.rpartition("-")[0] for name in containers] == [first, first, second]
 
 
 # Nothing is left
@@ -65,8 +52,7 @@ class End(NamedTuple):
     how: str
     lines: tuple = ("FROM x",)
     tests: tuple = (TRUE,)
-    more: tuple = ()  # options
-    hangs: str = ""  # a call of docker
+    fault: tuple = ("",)  # what happens in the first call of its name
 
 
 ENDS = [
@@ -74,35 +60,26 @@ ENDS = [
     End("tests fail and time out", tests=(FALSE, LATE)),
     End("a RUN fails", lines=("FROM x", "RUN exit 3")),
     End("the build fails twice", lines=("FROM x", "COPY missing /")),
-    End("the build takes too long", hangs="build", more=(("build_timeout", 0.5),)),
+    End("the build takes too long", fault=("build", "hang")),
+    End("the first removal fails", fault=("image rm",)),
 ]
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.how)
 def test_nothing_is_left_and_nothing_is_pruned(fake, evaluate, folders, end):
-    fake.fault(end.hangs, "hang")
+    fake.fault(*end.fault, nth=1)
 
-    report = evaluate(end.lines, *end.tests, **dict(end.more))
+    report = evaluate(end.lines, *end.tests, build_timeout=2)
 
     assert report["warnings"] == []
-    assert fake.left() == []
-    assert folders() == []
-    assert not any("prune" in name for name in fake.names())
+    assert fake.left() + folders() == []
+    assert "prune" not in str(fake.names())
 
 
 def test_anonymous_volumes_of_a_container_are_removed_too(fake, evaluate):
     evaluate(["FROM x"], LATE)
 
     assert [words[:-1] for words in fake.calls("container rm")] == [["--force", "--volumes"]]
-
-
-def test_removal_is_tried_again(fake, evaluate):
-    fake.fault("image rm", nth=1, stderr=CONFLICT)
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert report["warnings"] == []
-    assert fake.left() == []
 
 
 def test_without_an_engine_the_evaluation_ends_at_once_and_removes_nothing(fake, evaluate):
@@ -125,27 +102,12 @@ def short_limits(monkeypatch):
     monkeypatch.setattr(de.Docker.call, "__kwdefaults__", {"timeout": 0.5})
 
 
-class Trouble(NamedTuple):
-    """What happens to a removal, always."""
-
-    call: str
-    do: str = "fail"
-
-
-TROUBLES = [
-    Trouble("container rm"),
-    Trouble("container rm", "hang"),
-    Trouble("image rm"),
-    Trouble("image rm", "hang"),
-    Trouble("image rm", "lose the engine"),
-]
-
-
-@pytest.mark.parametrize("trouble", TROUBLES, ids=" ".join)
+@pytest.mark.parametrize("call", ["container rm", "image rm"])
+@pytest.mark.parametrize("do", ["fail", "hang", "lose the engine"])
 def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(
-    fake, evaluate, short_limits, trouble
+    fake, evaluate, short_limits, call, do
 ):
-    fake.fault(trouble.call, trouble.do, stderr=CONFLICT)
+    fake.fault(call, do, stderr=CONFLICT)
 
     report = evaluate(["FROM x"], TRUE, LATE)
 
@@ -168,176 +130,131 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, short_limits
 
 
 @pytest.fixture
-def start_slow(fake, start, arguments):
-    """Start an evaluation in a process of its own, and wait until its endless command runs."""
+def start_until(fake, start, arguments):
+    """Start an evaluation in a process of its own; wait for a call, or for its endless command."""
 
-    def run(**more):
-        process = start(*arguments(["FROM x"], SLOW), **more)
-        wait_for((fake.root / "running").exists)
+    def run(call="", lines=("FROM x",), test=SLOW, **more):
+        process = start(*arguments(lines, test), **more)
+        wait_for(lambda: fake.count(call) or (fake.root / "running").exists())
         return process
 
     return run
 
 
-def kill(process):
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [("", "RUN true"), ("control COPY", "RUN exit 3")],
+    ids=["container and image of a test", "folder of an experiment"],
+)
+def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(
+    fake, start_until, evaluate, folders, call, line
+):
+    fake.fault("control COPY", "hang")
+    process = start_until(call, ["FROM x", line])
     process.kill()
     process.wait()
-
-
-def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(fake, start_slow, evaluate):
-    kill(start_slow())
-    assert len(fake.left()) == 2
+    assert fake.left() + folders() != []
 
     report = evaluate(["FROM x"], TRUE)
 
     assert report["warnings"] == []
-    assert fake.left() == []
+    assert fake.left() + folders() == []
 
 
-def test_temporary_folder_of_a_killed_run_is_removed_by_the_next_one(
-    fake, start, arguments, evaluate, folders
-):
-    fake.fault("control COPY", "hang")
-    process = start(*arguments(["FROM x", "RUN exit 3"], TRUE))
-    wait_for(lambda: fake.count("control COPY"))
-    kill(process)
-    assert len(folders()) == 1
-
-    evaluate(["FROM x"], TRUE)
-
-    assert folders() == []
+HOST = de.Run(de.Docker("docker")).name.split("-")[0]
+GONE = f"{HOST}-4194305-0a1b2c"  # no process has so large an id
+REMOVED = f"dockerfile-evaluator-{GONE}-1 dockerfile-evaluator:{GONE} dockerfile-evaluator:{GONE}-1"
+OF_LIVING_RUNS = f"""
+    dockerfile-evaluator-{HOST}-{os.getpid()}-0a1b2c
+    dockerfile-evaluator:{HOST}-{os.getppid()}-0a1b2c
+    dockerfile-evaluator-h0123456789ab-4194305-0a1b2c
+    dockerfile-evaluator:h0123456789ab-4194305-0a1b2c
+"""
+OF_OTHERS = f"""
+    somebodys mydockerfile-evaluator-{GONE}-1 dockerfile-evaluators-{GONE}-1
+    dockerfile-evaluator dockerfile-evaluator-{GONE}-1-1 dockerfile-evaluator:{GONE}-1-1
+    dockerfile-evaluator:latest dockerfile-evaluator:kept-4194305-0a1b2c
+"""
 
 
 def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
     fake, evaluate, folders, tmp_path
 ):
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    host = de.Run(de.Docker("docker")).name.split("-")[0]
-    run, name = f"{host}-{gone.pid}-0a1b2c", "dockerfile-evaluator"
-    others = [f"{host}-{os.getppid()}-0a1b2c", f"{host}-{os.getpid()}-0a1b2c"]
-    others += [f"h0123456789ab-{gone.pid}-0a1b2c", f"kept-{gone.pid}-0a1b2c", "latest"]
-    state = repr({"Pid": 0, "Running": False, "ExitCode": 0, "StartedAt": "x"})
-    spared = ["somebodys", name, f"my{name}-{run}-1", f"{name}s-{run}-1", f"{name}-{run}-1-1"]
-    spared += [f"{name}:{run}-1-1", *(f"{name}{sign}{other}" for other in others for sign in "-:")]
-    for left in [f"{name}-{run}-1", f"{name}:{run}", f"{name}:{run}-1", *spared]:
-        (fake.folder / ("images" if ":" in left else "containers") / left).write_text(state)
-        (tmp_path / "tmp" / left.replace(":", "-")).mkdir(exist_ok=True)
+    spared = f"{OF_LIVING_RUNS} {OF_OTHERS}".split()
+    for name in (*REMOVED.split(), *spared):
+        (fake.folder / ("images" if ":" in name else "containers") / name).write_text("{'Pid': 0}")
+        (tmp_path / "tmp" / name.replace(":", "-")).mkdir(exist_ok=True)
 
     evaluate(["FROM x"], TRUE)
 
     assert fake.left() == sorted(spared)
-    assert set(folders()) == {left.replace(":", "-") for left in spared}
+    assert set(folders()) == {name.replace(":", "-") for name in spared}
 
 
-def test_leftover_that_cannot_be_removed_is_a_warning_within_a_time_limit(
-    fake, start_slow, evaluate, short_limits
-):
-    kill(start_slow())
-    image = next(name for name in fake.left() if ":" in name)
-    fake.fault("image rm", "hang", given=image)
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert outcome(report) == "passed"
-    assert len(report["warnings"]) == 1
-    assert fake.left() == [image]
-
-
-def test_what_an_evaluation_of_this_process_could_not_remove_is_removed_by_the_next_one(
+def test_what_cannot_be_removed_is_tried_again_by_each_next_evaluation(
     fake, evaluate, short_limits
 ):
-    fake.fault("image rm", stderr=CONFLICT)
+    fake.fault("image rm", "hang")
     evaluate(["FROM x"], TRUE)
-    assert len(fake.left()) == 1
+    second = evaluate(["FROM x"], TRUE)
     fake.set(faults=[])
+    third = evaluate(["FROM x"], TRUE)
 
-    evaluate(["FROM x"], TRUE)
-
+    assert outcome(second) == "passed"
+    assert len(second["warnings"]) == 2  # of the image of the first one, and of its own
+    assert third["warnings"] == []
     assert fake.left() == []
-
-
-def test_folder_that_another_evaluation_removes_at_this_moment_changes_nothing(
-    fake, evaluate, monkeypatch
-):
-    monkeypatch.setattr("glob.glob", lambda _: ["/nowhere/dockerfile-evaluator-x"])
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert outcome(report) == "passed"
-    assert report["warnings"] == []
 
 
 # Interrupts
 
 
-def interrupt(process, number=signal.SIGINT):
-    """Send a signal; return the exit code."""
-    process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+def interrupt(process, *numbers):
+    """Send signals; return the exit code. A removal that hangs would take 20 s."""
+    for number in numbers or [signal.SIGINT]:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=18)
     assert b"Traceback" not in err
     return process.returncode
 
 
-class Interrupt(NamedTuple):
-    """What runs when a signal is sent: a call of docker that hangs, or a command in a container."""
-
-    call: str
-    lines: tuple = ("FROM x",)
-    number: int = signal.SIGINT
-
-
-COMMAND = "command"
-INTERRUPTS = [
-    Interrupt("version"),
-    Interrupt("ps"),
-    Interrupt("build"),
-    Interrupt("from", lines=("FROM nosuch",)),
-    Interrupt("control COPY", lines=("FROM x", "COPY missing /")),
-    Interrupt("run"),
-    Interrupt(COMMAND),
-    Interrupt(COMMAND, number=signal.SIGTERM),
-    Interrupt(COMMAND, number=signal.SIGHUP),
-]
-
-
-@pytest.mark.parametrize("row", INTERRUPTS, ids=lambda row: f"{row.call}-{row.number}")
-def test_signal_ends_what_runs_removes_everything_and_is_the_exit_code(
-    fake, start, arguments, report, folders, row
-):
+@pytest.mark.parametrize("call", ["version", "ps", "build", "from", "control COPY", "run"])
+def test_interrupt_ends_what_runs_and_removes_everything(fake, start_until, report, folders, call):
     fake.set(pull={"nosuch": "manifest unknown"})
-    fake.fault(row.call, "hang", nth=1)
-    process = start(*arguments(row.lines, SLOW, TRUE))
-    wait_for(lambda: fake.count(row.call) or (fake.root / "running").exists())
+    fake.fault(call, "hang", nth=1)
+    process = start_until(call, ["FROM x" if call == "run" else "FROM nosuch"])
 
-    code = interrupt(process, row.number)
+    code = interrupt(process)
 
-    assert code == 128 + row.number
-    assert error_of(report()) == ("interrupted", "the evaluation was interrupted")
-    assert list(statuses(report()).values()) == ["not_run", "not_run"]
+    assert code == 130
+    assert outcome(report()) == "interrupted"
+    assert fake.left() + folders() == []
+
+
+INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+
+@pytest.mark.parametrize("signals", [[INT], [TERM], [HUP], [INT, INT]], ids=str)
+def test_signal_ends_a_test_at_once_and_is_the_exit_code(fake, start_until, report, signals):
+    """By SIGKILL to docker: SIGTERM would be passed on to the test."""
+    fake.fault("run", "ignore SIGTERM")
+    process = start_until(limits={"END_TIMEOUT": 600.0})
+
+    code = interrupt(process, *signals)
+
+    assert code == 128 + signals[0]
+    assert outcome(report()) == "interrupted"
     assert fake.left() == []
-    assert folders() == []
 
 
-def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, start, arguments):
+def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, start_until):
     fake.set(create_seconds=1)
-    process = start(*arguments(["FROM x"], TRUE))
+    process = start_until("run")
     wait_for((fake.folder / "creating").exists)
 
     interrupt(process)
 
     wait_for((fake.folder / "created").exists)
-    assert fake.left() == []
-
-
-def test_test_is_ended_by_sigkill_to_docker_at_once(fake, start_slow):
-    """It would pass SIGTERM on to the test, and wait."""
-    fake.fault("run", "ignore SIGTERM")
-    process = start_slow(limits={"END_TIMEOUT": 600.0})
-
-    code = interrupt(process)
-
-    assert code == 130
     assert fake.left() == []
 
 
@@ -347,11 +264,10 @@ def children(process):
     return [int(child) for task in tasks for child in task.read_text().split()]
 
 
-def test_docker_that_ignores_sigterm_is_killed(fake, start, arguments):
+def test_docker_that_ignores_sigterm_is_killed(fake, start_until):
     fake.fault("build", "ignore SIGTERM")
     fake.fault("build", "hang")
-    process = start(*arguments(["FROM x"], TRUE), limits={"END_TIMEOUT": 0.3})
-    wait_for(lambda: fake.count("build"))
+    process = start_until("build", limits={"END_TIMEOUT": 0.3})
     (build,) = children(process)
 
     code = interrupt(process)
@@ -360,10 +276,9 @@ def test_docker_that_ignores_sigterm_is_killed(fake, start, arguments):
     assert not os.path.exists(f"/proc/{build}")
 
 
-def test_signal_in_the_clean_up_keeps_the_score(fake, start, arguments, report):
+def test_signal_in_the_clean_up_keeps_the_score(fake, start_until, report):
     fake.fault("image rm", "sleep", seconds=1)
-    process = start(*arguments(["FROM x"], TRUE))
-    wait_for(lambda: fake.count("image rm"))
+    process = start_until("image rm", test=TRUE)
 
     code = interrupt(process)
 
@@ -372,65 +287,38 @@ def test_signal_in_the_clean_up_keeps_the_score(fake, start, arguments, report):
     assert fake.left() == []
 
 
-def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(fake, start_slow, report):
-    fake.fault("image rm", stderr=CONFLICT)
-    process = start_slow(limits={"RECOVERY_TIMEOUT": 600.0})
-    process.send_signal(signal.SIGINT)
+@pytest.mark.parametrize("do", ["fail", "hang"])
+def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(
+    fake, start_until, report, do
+):
+    fake.fault("image rm", do, stderr=CONFLICT)
+    process = start_until(limits={"RECOVERY_TIMEOUT": 600.0})
+    process.send_signal(INT)
     wait_for(lambda: fake.count("image rm"))
 
-    code = interrupt(process, signal.SIGTERM)
+    code = interrupt(process, TERM)
 
     assert code == 130
     assert len(report()["warnings"]) == 1
     assert [":" in name for name in fake.left()] == [True]
 
 
-def test_second_signal_does_not_wait_for_a_removal_that_hangs(fake, start_slow):
-    fake.fault("image rm", "hang")
-    process = start_slow()
-    process.send_signal(signal.SIGINT)
-    wait_for(lambda: fake.count("image rm"))
-
-    started = time.monotonic()
-    interrupt(process)
-
-    assert time.monotonic() - started < 10
-
-
-def test_two_signals_at_once_leave_nothing(fake, start_slow):
-    process = start_slow()
-    process.send_signal(signal.SIGINT)
-
-    code = interrupt(process)
-
-    assert code == 130
-    assert fake.left() == []
-
-
-def test_ignored_sighup_stays_ignored(fake, start, arguments, report):
+def test_ignored_sighup_stays_ignored(fake, start_until, report):
     held = run_command("touch running; until test -e go; do sleep 0.05; done")
-    ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
-    process = start(*arguments(["FROM x"], held), preexec_fn=ignore)
-    wait_for((fake.root / "running").exists)
-    process.send_signal(signal.SIGHUP)
+    process = start_until(test=held, before=("nohup",))
+    process.send_signal(HUP)
     (fake.root / "go").touch()
 
     assert process.wait(60) == 0
     assert outcome(report()) == "passed"
 
 
-def test_ctrl_c_of_a_terminal_does_not_reach_docker(fake, start_slow, report):
-    """It goes to the whole process group; docker runs in a session of its own."""
-    process = start_slow(start_new_session=True)
-    started = children(process)
-    groups = [os.getpgid(child) for child in started]
+def test_docker_runs_in_a_session_of_its_own_which_a_terminals_ctrl_c_does_not_reach(start_until):
+    process = start_until()
 
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
+    (docker,) = children(process)
 
-    assert started
-    assert groups == started
-    assert outcome(report()) == "interrupted"
+    assert os.getsid(docker) == docker
 
 
 def test_signal_while_inputs_are_read_ends_the_program(fake, start, tmp_path):
