@@ -302,12 +302,20 @@ STAGES = {
     b"from --platform=a x \\\n  as B\r\n": "",
     b"FROM x \\\n# comment\n  AS b\n": "",
     b"# FROM x AS b\nFROM x AS bc\n": "b",
+    b"FROM b AS b\n": "b",
+    b"FROM x AS b\nFROM b\n": "",
 }
 
 
 @pytest.mark.parametrize("dockerfile", STAGES)
 def test_stage_is_no_image(dockerfile):
     assert de.image_of("COPY --from=b /x /y", dockerfile) == STAGES[dockerfile]
+
+
+def test_variable_of_an_image_has_the_default_of_its_arg():
+    dockerfile = b'ARG R="a.b"\nARG T=1\nFROM ${R}/x:$T$TT\n'
+
+    assert de.image_of("FROM ${R}/x:$T$TT", dockerfile) == "a.b/x:1$TT"
 
 
 REGISTRIES = {
@@ -357,6 +365,8 @@ BLAME = [
     Blame("x509: certificate signed by unknown authority", "registry", "registry"),
     Blame("unexpected EOF", "registry", "registry"),
     Blame("write /x: No space left on device", "engine", "engine", "engine"),
+    Blame("invalid reference format: repository name (No space left on device)"),
+    Blame("lsetxattr: operation not supported", "registry", "registry"),
 ]
 
 
@@ -604,6 +614,13 @@ PULLS = [
         outcome="registry",
     ),
     Flow(
+        "a registry limits downloads of an image whose name looks like an answer",
+        dockerfile="FROM u/hexadecimal",
+        faults="pull docker.io='u/hexadecimal: toomanyrequests'",
+        calls="build, from",
+        outcome="registry",
+    ),
+    Flow(
         "no registry can be reached, --offline",
         faults="pull docker.io='no such host'",
         offline=True,
@@ -804,6 +821,26 @@ LIMIT = [
         "the download of an ADD takes too long",
         hangs_after="#1 [1/2] FROM x\n#1 CACHED\n#2 http://a.b/x",  # docker 20.10
         calls="build, control",
+        outcome="build_timeout",
+    ),
+    Flow(
+        "the download of an ADD takes too long, with a step of buildx that never ends",
+        hangs_after="#0 building with x\n#1 [1/2] FROM x\n#1 DONE 0.1s\n#2 http://a.b/x",
+        calls="build, control",
+        outcome="build_timeout",
+    ),
+    Flow(
+        "a RUN that takes too long prints a FROM that the Dockerfile does not have",
+        hangs_after="Step 9/9 : FROM bad.host/x",
+        faults="pull bad.host=x509",
+        calls="build, build, control",
+        outcome="build_timeout",
+    ),
+    Flow(
+        "a RUN that takes too long prints a FROM with a variable",
+        dockerfile="FROM $X",
+        hangs_after="Step 9/9 : FROM $X",
+        calls="build, build, control",
         outcome="build_timeout",
     ),
 ]

@@ -327,6 +327,16 @@ def test_report_can_be_a_pipe():
 # A score is not lost
 
 
+def test_score_that_cannot_be_set_aside_is_not_replaced(options):
+    de.write_reports(ended_by(None, options), options)
+    os.makedirs(f"{options.output}.previous/x")
+
+    problems = de.write_reports(ended_by("engine", options), options)
+
+    assert de.is_scored(de.read_report(options.output))
+    assert len(problems) == 1
+
+
 @pytest.mark.parametrize(
     ("there", "new", "is_kept"),
     [

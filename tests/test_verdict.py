@@ -313,6 +313,29 @@ def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evalu
     assert all("--start-timeout" in text for text in (warning, *messages(report)))
 
 
+def test_test_that_hangs_with_a_network_is_no_refused_network(fake, evaluate, monkeypatch):
+    def run_container(_run, _test, options, *, keep):
+        if options.run_options:
+            return NOT_BEGUN._replace(state=RUNNING if keep else {})
+        return de.ContainerRun()
+
+    monkeypatch.setattr(de, "run_container", run_container)
+
+    report = evaluate(["FROM x"], TRUE, run_options=["--network=x"])
+
+    assert outcome(report) == "failed"
+
+
+def test_engine_that_is_away_at_the_limit_of_a_test_is_no_timeout(fake, evaluate, monkeypatch):
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
+    fake.fault("run", "lose the engine", since=1)
+    fake.fault("run", "hang")
+
+    report = evaluate(["FROM x"], run_command("sleep 60", timeout=1))
+
+    assert outcome(report) == "engine"
+
+
 def test_image_that_is_gone_is_no_fault_of_the_image(fake, evaluate):
     fake.fault("run", code=125)
     fake.fault("image inspect", nth=3)  # after those of the build and the control experiment
