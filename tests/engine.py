@@ -30,8 +30,8 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60, what: str = "") 
         time.sleep(0.02)
 
 
-# Runs main() and prints the fields of Measured, as the last line on stderr. The memory is VmHWM of
-# proc(5): ru_maxrss of getrusage(2) includes the process that forked this one.
+# Runs main(). The memory is VmHWM of proc(5): ru_maxrss of getrusage(2) includes the process that
+# forked this one.
 MEASURED = """
 import os, re, sys, time
 sys.path.insert(0, sys.argv.pop(1))
@@ -41,7 +41,7 @@ code = de.main(sys.argv[1:])
 taken = time.perf_counter() - started
 used = sum(os.times()[:4])
 memory = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]
-print(code, memory, taken, used, file=sys.stderr)
+print(code, int(memory) / 1024, taken, used, file=sys.stderr)
 """
 
 
@@ -58,8 +58,8 @@ def measured(*words: str, project: Path = Path(__file__).parent.parent) -> Measu
     """Run the command line of the evaluator in a folder, in a process of its own."""
     command = [sys.executable, "-c", MEASURED, str(project), *words]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=600)
-    code, memory, seconds, processor = done.stderr.decode().splitlines()[-1].split()
-    return Measured(int(code), int(memory) / 1024, float(seconds), float(processor))
+    code, *numbers = done.stderr.splitlines()[-1].split()
+    return Measured(int(code), *map(float, numbers))
 
 
 def docker(*words: str, program: str = "docker", **more: Any) -> str:
@@ -90,13 +90,12 @@ def engine_answers(*options: str) -> bool:
 def find_buildkit() -> str:
     """Return a docker program that builds with BuildKit, itself or with buildx; "" if none does."""
     for place in os.environ["PATH"].split(os.pathsep):
-        candidate = os.path.join(place, "docker")
-        if os.access(candidate, os.X_OK):
-            version = docker("version", "--format={{.Client.Version}}", program=candidate)
-            needs_buildx = int(version.partition(".")[0]) >= 23
-            buildx = subprocess.run([candidate, "buildx", "version"], capture_output=True)
-            if buildx.returncode == 0 or not needs_buildx:
-                return candidate
+        program = shutil.which("docker", path=place)
+        if program:
+            version = docker("version", "--format={{.Client.Version}}", program=program)
+            buildx = subprocess.run([program, "buildx", "version"], capture_output=True)
+            if buildx.returncode == 0 or int(version.partition(".")[0]) < 23:
+                return program
     return ""
 
 
@@ -241,8 +240,7 @@ class FakeHub:
             export SSL_CERT_FILE={self.folder}/trusted.pem
             mount --bind {self.folder}/hosts /etc/hosts
             mount --bind {self.folder}/resolv.conf /etc/resolv.conf
-            ip address add {fake_hub.ADDRESS} dev lo
-            ip address add {fake_hub.CLOSED_ADDRESS} dev lo
+            for address in {fake_hub.ADDRESSES}; do ip address add $address dev lo; done
             rm -f {self.folder}/ready
             echo $$ >{self.folder}/pid
             {sys.executable} -S -E {fake_hub.__file__} {self.folder} &
@@ -277,6 +275,7 @@ class Sleep:
     def __init__(self, seconds: int = 600) -> None:
         self.argument = f"{seconds}.{secrets.randbelow(10**12):012}"
         self.command = f"sleep {self.argument}"
+        self._seen: set[int] = set()
 
     def test(self, **more: object) -> dict[str, Any]:
         """Return a test that runs this command, with the id "slow"."""
@@ -288,7 +287,8 @@ class Sleep:
         return {pid for pid, words in command_lines() if words == wanted}
 
     def wait(self) -> None:
-        wait_for(self.processes, what=f"for {self.command} to run")
+        """Wait until it runs; until it runs again, if this is called again."""
+        self._seen |= wait_for(lambda: self.processes() - self._seen, what=f"for {self.command}")
 
 
 def command_lines() -> Iterator[tuple[int, list[bytes]]]:
@@ -296,13 +296,6 @@ def command_lines() -> Iterator[tuple[int, list[bytes]]]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             yield int(name), Path("/proc", name, "cmdline").read_bytes().split(b"\0")[:-1] or [b""]
-
-
-def docker_children() -> set[int]:
-    """Return the process ids of each `docker run` and `docker build` of this process."""
-    command = ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="]
-    lines = subprocess.run(command, stdout=subprocess.PIPE).stdout.decode().splitlines()
-    return {int(line.split()[0]) for line in lines if line.split()[2:3] in (["run"], ["build"])}
 
 
 def end(processes: set[int]) -> None:

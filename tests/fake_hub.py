@@ -30,7 +30,9 @@ import DockerfileEvaluator as de
 
 FOLDER = Path(sys.argv[-1])
 ADDRESS = "198.51.100.1"  # docker trusts every registry at 127.0.0.1, and falls back to http there
-CLOSED_ADDRESS = "198.51.100.2"  # of this host, where nobody listens
+CLOSED_ADDRESS = "198.51.100.2"  # where nobody listens
+UNTRUSTED_ADDRESS = "198.51.100.3"
+ADDRESSES = f"{ADDRESS} {CLOSED_ADDRESS} {UNTRUSTED_ADDRESS}"
 MIRROR = "127.0.0.1:8081"
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -44,8 +46,8 @@ class Error(NamedTuple):
 
     def body(self) -> bytes:
         # Without a detail docker prints only the code.
-        detail: dict[str, object] = {"detail": {}} if self.status == 401 else {}
-        return json.dumps({"errors": [{**self._asdict(), **detail}]}).encode()
+        error = {"code": self.code, "message": self.message, "detail": {}}
+        return json.dumps({"errors": [error]}).encode()
 
 
 UNAUTHORIZED = Error(401, "UNAUTHORIZED", "authentication required")
@@ -154,7 +156,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         name = HOSTS.get(self.headers["Host"])
         if not name:
-            self.answer(b"no more than this", headers={"Content-Length": "1000"})
+            self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 1000\r\n\r\nno more than this")
         elif behaviour(name) == "hangs-up":
             self.connection.shutdown(socket.SHUT_RDWR)
         else:
@@ -164,45 +166,42 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def answer_as(self, name: str, how: str, registry: Registry) -> None:
         """Answer as a registry."""
-        path, _, query = unquote(self.path).partition("?")
-        is_token = path == "/token"
-        challenge = f'Bearer realm="https://{self.headers["Host"]}/token",service="{name}"'
-        pattern = "repository:(.+?):" if is_token else "/v2/(.+)/[a-z]+/(.+)"
-        found = re.search(pattern, query if is_token else path)
-        is_there = bool(found and has_image(name, found[1], how))
+        path = unquote(self.path)
+        is_token = path.startswith("/token")
+        token = f'Bearer realm="https://{self.headers["Host"]}/token",service="{name}"'
+        found = re.search("repository:(?P<image>.+?):", path) if is_token else None
+        found = found or re.search("/v2/(?P<image>.+)/[a-z]+/(?P<object>[^?]+)", path)
+        is_there = bool(found and has_image(name, found["image"], how))
         if how == "unavailable":
-            self.refuse(ERRORS[how])
+            self.answer(ERRORS[how])
         elif is_token and registry.refuses_token and not is_there:
-            self.refuse(registry.missing)
+            self.answer(registry.missing)
         elif is_token:
-            self.answer(b'{"token": "t", "access_token": "t"}')
+            self.answer(body=b'{"token": "t", "access_token": "t"}')
         elif registry.has_tokens and "Authorization" not in self.headers:
-            self.refuse(UNAUTHORIZED, challenge)
+            self.answer(UNAUTHORIZED, token)
         elif not found:  # /v2/
-            self.answer(b"{}")
+            self.answer(body=b"{}")
         elif how in ERRORS:
-            self.refuse(ERRORS[how])
+            self.answer(ERRORS[how])
         elif not is_there:
-            scope = ',error="insufficient_scope"' if name == "docker.io" else ""
-            self.refuse(registry.missing, scope and challenge + scope)
+            is_hub = name == "docker.io"
+            self.answer(registry.missing, f'{token},error="insufficient_scope"' if is_hub else "")
         elif how == "pull-limits" and self.command == "GET":
-            self.refuse(LIMITS)
-        elif found[2] in BLOBS:
-            self.answer(BLOBS[found[2]])
+            self.answer(LIMITS)
         else:
-            manifest = MANIFEST.replace("NAME", found[1]).encode()
-            headers = {"Content-Type": MANIFEST_TYPE, "Docker-Content-Digest": digest(manifest)}
-            self.answer(manifest, headers=headers)
+            manifest = MANIFEST.replace("NAME", found["image"]).encode()
+            self.answer(body=BLOBS.get(found["object"], manifest))
 
-    def refuse(self, error: Error, challenge: str = "") -> None:
-        headers = {"WWW-Authenticate": challenge} if challenge else {}
-        self.answer(error.body(), error.status, headers)
-
-    def answer(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        standard = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        for header, value in {**standard, **(headers or {})}.items():
-            self.send_header(header, value)
+    def answer(self, error: Error | None = None, challenge: str = "", body: bytes = b"") -> None:
+        """Send an error, or else a body."""
+        body = error.body() if error else body
+        self.send_response(error.status if error else 200)
+        self.send_header("Content-Type", "application/json" if error else MANIFEST_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Docker-Content-Digest", digest(body))
+        if challenge:
+            self.send_header("WWW-Authenticate", challenge)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -216,39 +215,33 @@ class NameServer(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         query, client = self.request
-        end = query.index(b"\0", 12)  # of the name; its kind and its class follow
-        question = query[12 : end + 5]
-        labels = query[13:end].decode("latin-1").lower()
+        end = query.index(b"\0", 12) + 5  # of the question: a name, its kind and its class
+        labels = query[13 : end - 5].decode("latin-1").lower()
         registry = HOSTS.get(re.sub("[\0-\x1f]", ".", labels))  # a length is before each label
         how = behaviour(registry) if registry else "away"
 
-        is_known, asks_for_address = how != "away", question.endswith(b"\0\x01\0\x01")
-        answer = b""
-        if is_known and asks_for_address:
-            place = socket.inet_aton(CLOSED_ADDRESS if how == "refuses" else ADDRESS)
-            answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + place  # not to be kept
-        flags = b"\x81\x80" if is_known else b"\x81\x83"  # no error, or no such name
-        counts = b"\0\x01" + bytes([0, bool(answer)]) + b"\0\0\0\0"
-        client.sendto(query[:2] + flags + counts + question + answer, self.client_address)
+        addresses = {"refuses": CLOSED_ADDRESS, "untrusted": UNTRUSTED_ADDRESS}
+        address = socket.inet_aton(addresses.get(how, ADDRESS))
+        answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + address  # not to be kept
+        if how == "away" or not query.startswith(b"\0\x01\0\x01", end - 4):
+            answer = b""  # no such name, or no address of that kind
+        flags = b"\x81\x83" if how == "away" else b"\x81\x80"
+        counts = bytes([0, 1, 0, bool(answer), 0, 0, 0, 0])
+        client.sendto(query[:2] + flags + counts + query[12:end] + answer, self.client_address)
 
 
 def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    contexts = [ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(2)]
-    for name, context in zip(("trusted", "untrusted"), contexts):
-        context.load_cert_chain(str(FOLDER / f"{name}.pem"))
-
-    def choose(connection: ssl.SSLObject, host: str, _context: ssl.SSLContext) -> None:
-        connection.context = contexts[behaviour(HOSTS[host]) == "untrusted"]
-
-    contexts[0].sni_callback = choose
-    places = [(ADDRESS, 443), ("127.0.0.1", 80), ("127.0.0.1", 8081)]
+    places = [(ADDRESS, 443), (UNTRUSTED_ADDRESS, 443), ("127.0.0.1", 80), ("127.0.0.1", 8081)]
     servers = [http.server.ThreadingHTTPServer(place, Server) for place in places]
-    servers[0].socket = contexts[0].wrap_socket(
-        servers[0].socket, True, do_handshake_on_connect=False
-    )
-    for server in (socketserver.ThreadingUDPServer(("127.0.0.1", 53), NameServer), *servers):
-        threading.Thread(target=server.serve_forever).start()
+    for server, name in zip(servers, ("trusted", "untrusted")):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(str(FOLDER / f"{name}.pem"))
+        # The handshake is left to the thread of a connection.
+        server.socket = context.wrap_socket(server.socket, True, do_handshake_on_connect=False)
+    names = socketserver.ThreadingUDPServer(("127.0.0.1", 53), NameServer)
+    for serve in (names.serve_forever, *(server.serve_forever for server in servers)):
+        threading.Thread(target=serve).start()
     (FOLDER / "ready").touch()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import engine
 import pytest
@@ -18,30 +18,30 @@ DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
 BASH = "RUN ln -sf bash /bin/sh"  # Debian's shell is dash
 
 
-def script(path: str, *lines: str) -> str:
+def script(path, *lines):
     """Return a RUN that replaces a program by a bash script."""
     words = " ".join(f"'{line}'" for line in ("#!/bin/bash", *lines))
     return f"RUN printf '%s\\n' {words} >/new && chmod 755 /new && mv -f /new {path}"
 
 
-def file_contains(path: str, *contains: str) -> tuple:
+def file_contains(path, *contains):
     return ("file_contains", {"path": path, "contains": list(contains)})
 
 
-def function(name: str, *commands: str) -> str:
+def function(name, *commands):
     """Return an ENV that defines a function for bash."""
     body = " ".join(f"{command};" for command in commands)
     return f'ENV BASH_FUNC_{name}%%="() {{ {body} }}"'
 
 
 SHELL_WORKS = [
+    ("command_exists", {"name": "sh"}),
     TRUE,
     ("dirs_exist", {"paths": ["/etc"]}),
     file_contains("/etc/passwd", "root:"),
     ("envvar_set", {"name": "HOME"}),
     output_contains("echo needle", "needle"),
 ]
-ON_PATH = ("command_exists", {"name": "sh"})
 LIES = [  # these pass only in a shell that lies
     FALSE,
     file_contains("/etc/passwd", "no such words"),
@@ -60,19 +60,19 @@ class Image(NamedTuple):
     """An image, and the tests that pass and fail on it."""
 
     what: str
-    lines: list[str]
-    passing: list | tuple = ()
-    failing: list | tuple = ()
+    lines: Sequence
+    passing: Sequence = ()
+    failing: Sequence = ()
 
 
-def works(what: str, *lines: str, beside: list | tuple = (ON_PATH,)) -> Image:
+def works(what, *lines):
     """Return an image whose shell works, whatever else it has."""
-    return Image(what, list(lines), [*SHELL_WORKS, *beside], LIES)
+    return Image(what, lines, SHELL_WORKS, LIES)
 
 
-def fails(what: str, *lines: str) -> Image:
+def fails(what, *lines):
     """Return an image whose shell lies or does not work, or whose containers do not start."""
-    return Image(what, list(lines), failing=SHELL_MUST_WORK)
+    return Image(what, lines, failing=SHELL_MUST_WORK)
 
 
 IMAGES = [
@@ -100,7 +100,7 @@ IMAGES = [
     ),
     works("shell options", DEBIAN, BASH, "ENV SHELLOPTS=xtrace:errexit:nounset:verbose"),
     works("a missing library is preloaded", DEBIAN, "ENV LD_PRELOAD=/no/such/lib.so"),
-    works("an empty PATH", BUSYBOX, "ENV PATH=", beside=()),
+    Image("an empty PATH", [BUSYBOX, "ENV PATH="], SHELL_WORKS[1:], LIES),
     Image(
         "files that the user cannot read",
         [
@@ -111,11 +111,6 @@ IMAGES = [
         ],
         passing=[files_exist("/secret")],
         failing=[files_exist("/closed/file"), file_contains("/secret", "needle")],
-    ),
-    Image(
-        "a program without its library",
-        [DEBIAN, "RUN rm /lib/*/libselinux.so.1"],
-        failing=[run_command("ls")],
     ),
     # The shell lies, or does not work
     fails(
@@ -146,7 +141,6 @@ IMAGES = [
     Image(
         "a function of bash in place of a command",
         [DEBIAN, BASH, function("java", "echo openjdk 17")],
-        passing=[ON_PATH],
         failing=[("command_exists", {"name": "java"})],
     ),
     Image(
@@ -170,7 +164,8 @@ IMAGES = [
                 for name in ("test", "command", "cat", "[", "echo")
             ),
         ],
-        failing=[file_contains("/etc/passwd", "needle"), *LIES],
+        SHELL_WORKS,
+        [file_contains("/etc/passwd", "needle"), *LIES],
     ),
     Image(
         "functions that lie on the PATH of dash",
@@ -203,56 +198,44 @@ def test_shell_that_waits_or_floods_fails_with_a_warning(evaluate, monkeypatch, 
     assert "--start-timeout" in report["warnings"][0]
 
 
-class Command(NamedTuple):
-    """A command, and its verdict."""
-
-    what: str
-    command: str
-    status: str
-
-
-def passes(what: str, command: str) -> Command:
-    return Command(what, command, "passed")
-
-
-def failed(what: str, command: str) -> Command:
-    return Command(what, command, "failed")
-
-
 # A process can read the nonce in the arguments of process 1, but cannot prevent the true markers.
 NONCE = r"n=$(tr '\0' '\n' </proc/1/cmdline | grep -xE '[0-9a-f]{32}')"
-COMMANDS = [
-    failed("forges an end", f'{NONCE}; echo "$n=E 0"; exit 1'),
-    failed("forges a begin and an end", f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 1'),
-    failed("forges an end later", f'{NONCE}; (sleep 0.3; echo "$n=E 0") & exit 1'),
-    failed("kills what runs it", f"{NONCE}; kill -9 1; kill -9 $PPID; false"),
-    passes("kills all others", "kill -9 -1; true"),
-    failed("becomes false", "exec false"),
-    passes("becomes true", "exec true"),
-    failed("ends at an error", "set -e; false; true"),
-    passes("has a trap for its end", "trap 'exit 0' EXIT; false"),
-    failed("has a wrong syntax", "if then fi fi"),
-    failed("does not end its quotes", "'"),
-    passes("leaves processes", "sleep 300 & (sleep 300 >/dev/null &) ; echo needle"),
-    passes("closes its output", "exec >&- 2>&-; true"),
-    failed("drops its output", "exec </dev/null >/dev/null 2>&1; false"),
-    passes("limits its files", "ulimit -n 3; true"),
-    passes("interrupts all", "trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5"),
-    passes("terminates all", "trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5"),
-]
-# Exit codes that docker itself uses
-EXITS = [failed(f"exits with {code}", f"exit {code}") for code in (125, 126, 127, 130, 137)]
+FAILING = {
+    "forges an end": f'{NONCE}; echo "$n=E 0"; exit 1',
+    "forges a begin and an end": f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 1',
+    "forges an end later": f'{NONCE}; (sleep 0.3; echo "$n=E 0") & exit 1',
+    "kills what runs it": f"{NONCE}; kill -9 1; kill -9 $PPID; false",
+    "becomes false": "exec false",
+    "ends at an error": "set -e; false; true",
+    "has a wrong syntax": "if then fi fi",
+    "does not end its quotes": "'",
+    "drops its output": "exec </dev/null >/dev/null 2>&1; false",
+    "exits with a code of docker": "exit 125",
+    "exits like a missing program": "exit 127",
+    "exits like a command that was killed": "exit 137",
+}
+PASSING = {
+    "kills all others": "kill -9 -1; true",
+    "becomes true": "exec true",
+    "has a trap for its end": "trap 'exit 0' EXIT; false",
+    "leaves processes": "sleep 300 & (sleep 300 >/dev/null &) ; echo needle",
+    "closes its output": "exec >&- 2>&-; true",
+    "limits its files": "ulimit -n 3; true",
+    "interrupts all": "trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5",
+    "terminates all": "trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5",
+}
 
 
 @pytest.mark.parametrize(
-    ("lines", "commands"),
-    [([BUSYBOX], COMMANDS + EXITS), ([DEBIAN], COMMANDS), ([DEBIAN, BASH], COMMANDS)],
-    ids=["busybox", "dash", "bash"],
+    "lines", [[BUSYBOX], [DEBIAN], [DEBIAN, BASH]], ids=["busybox", "dash", "bash"]
 )
-def test_command_cannot_forge_or_lose_its_verdict(evaluate, lines, commands):
-    report = evaluate(lines, *(run_command(row.command, id=row.what) for row in commands))
+def test_command_cannot_forge_or_lose_its_verdict(evaluate, lines):
+    commands = {**FAILING, **PASSING}
 
-    assert statuses(report) == {row.what: row.status for row in commands}
+    report = evaluate(lines, *(run_command(commands[what], id=what) for what in commands))
+
+    expected = {**dict.fromkeys(FAILING, "failed"), **dict.fromkeys(PASSING, "passed")}
+    assert statuses(report) == expected
 
 
 def test_command_that_goes_on_after_a_forged_end_times_out(evaluate, monkeypatch):
@@ -268,12 +251,12 @@ def test_command_that_goes_on_after_a_forged_end_times_out(evaluate, monkeypatch
 
 @pytest.fixture
 def measured(arguments, report):
-    """Evaluate in a process of its own; check its memory in MiB and the report's size."""
+    """Evaluate in a process of its own that takes little memory, and writes a small report."""
 
     def run(lines, *tests, more=()):
-        result = engine.measured(*arguments(lines, *tests, more=more))
-        assert result.memory < 60, "MiB"
-        assert len(json.dumps(report())) < 1_000_000, "the report is too large"
+        taken = engine.measured(*arguments(lines, *tests, more=more))
+        assert taken.memory < 60, "MiB"
+        assert len(json.dumps(report())) < 1_000_000
         return report()
 
     return run
@@ -282,20 +265,17 @@ def measured(arguments, report):
 def test_floods_and_bombs_affect_only_their_own_test(measured):
     flood = r"head -c 5000000 /dev/zero | tr '\0' x"
     tests = [
-        output_contains(
-            f"{flood}; printf needle; {flood} >&2", "xneedlex", id="large", timeout=120
-        ),
+        output_contains(f"{flood}; printf needle; {flood} >&2", "xneedlex", id="large"),
         run_command("yes", id="endless", timeout=1),
         run_command("bomb() { bomb | bomb & }; bomb; sleep 60", id="forks", timeout=1),
-        run_command("tail /dev/zero", id="memory", timeout=120),
+        run_command("tail /dev/zero", id="memory"),
         run_command("trap '' INT TERM HUP; while :; do :; done", id="no signals", timeout=1),
         run_command("echo fine", id="after"),
     ]
     options = ["--run-option=--memory=64m", "--run-option=--pids-limit=300", "--verbose"]
 
-    report = measured([BUSYBOX], *tests, more=options)
+    found = statuses(measured([BUSYBOX], *tests, more=options))
 
-    found = statuses(report)
     assert found.pop("forks") in ("timeout", "failed")  # a shell may end that cannot fork
     assert found == {
         "large": "passed",
