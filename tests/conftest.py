@@ -145,8 +145,6 @@ class Fake:
         """
         if isinstance(details.get("nth"), int):
             details["nth"] = (details["nth"],)
-        if do == "hang":
-            do, details["seconds"] = "sleep", 600
         self.set(faults=[*self._settings["faults"], {"on": on, "do": do, **details}])
 
     def shell(self, *lines):

@@ -34,7 +34,6 @@ import time
 FOLDER = os.environ["FAKE_DOCKER"]
 SEPARATE_VALUE = ("--name", "--entrypoint", "--tag", "--file", "--format", "--filter")
 LOST = "Cannot connect to the Docker daemon at unix:///fake. Is the docker daemon running?"
-STARTED, NEVER_STARTED = "2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z"
 SETTINGS = {}
 
 
@@ -121,8 +120,8 @@ def inject_faults(name, words, number):
         if not is_call or not is_number:
             continue
         do = fault["do"]
-        if do == "sleep":
-            time.sleep(fault["seconds"])
+        if do in ("sleep", "hang"):
+            time.sleep(fault.get("seconds", 600))
         elif do == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         elif do == "ignore SIGTERM":
@@ -208,13 +207,19 @@ def image_rm(words):
 # Containers
 
 
+def kill_group(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 def run(options, rest):
     (tag, *arguments) = rest
     name, entrypoint = options["--name"], options["--entrypoint"]
     need_image(tag, 125, "docker: ")
     if not os.path.exists(entrypoint):
-        state = {"Pid": 0, "Running": False, "ExitCode": 127, "StartedAt": NEVER_STARTED}
-        write(state, "containers", name)
+        write({"Pid": 0}, "containers", name)
         reason = f'exec: "{entrypoint}": stat {entrypoint}: no such file or directory: unknown.'
         message = f"failed to create task for container: {reason}"
         end(127, stderr=f"docker: Error response from daemon: {message}")
@@ -226,10 +231,7 @@ def run(options, rest):
         start_container(name, [shell if word == "/bin/sh" else word for word in words])
     _, status = os.waitpid(pid, 0)
     code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    try:
-        os.killpg(pid, signal.SIGKILL)  # what the first process has left ends with it
-    except ProcessLookupError:
-        pass
+    kill_group(pid)  # what the first process has left ends with it
     if "--rm" in options:
         remove("containers", name)
     elif os.path.exists(path("containers", name)):
@@ -246,7 +248,7 @@ def start_container(name, words):
     os.setsid()
     write(name, "creating")
     time.sleep(SETTINGS["create_seconds"])
-    state = {"Pid": os.getpid(), "Running": True, "ExitCode": 0, "StartedAt": STARTED}
+    state = {"Pid": os.getpid(), "Running": True, "ExitCode": 0, "StartedAt": "2026"}
     write(state, "containers", name)
     write(name, "created")
     os.chdir(path("root"))
@@ -264,10 +266,7 @@ def container_rm(words):
         end(1, stderr=f"Error response from daemon: No such container: {name}")
     pid = read("containers", name)["Pid"]
     if pid:
-        try:
-            os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        kill_group(pid)
     remove("containers", name)
     end(0, f"{name}\n")
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -274,9 +275,11 @@ def test_interrupt_of_evaluate_cleans_up_and_is_a_keyboard_interrupt(fake, evalu
 
     threading.Thread(target=interrupt).start()
 
+    started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         evaluate(["FROM x"], TRUE)
 
+    assert time.monotonic() - started < 60, "it has waited for --start-timeout"
     assert fake.left() == []
 
 

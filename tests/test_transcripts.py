@@ -21,7 +21,6 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import NamedTuple
 
 import pytest
 from conftest import PROJECT
@@ -34,108 +33,47 @@ PROGRAMS = (
     "reports/leaderboard.py",
     "reports/page.html",
 )
-INDENT = "  "
 MARK = "=== end of command"
 
 
-class Step(NamedTuple):
-    """A command, and what it prints."""
-
-    prose: list[str]  # the lines before it
-    command: list[str]
-    output: list[str]
+STEP = re.compile(
+    r"(?P<prose>(?:(?!  ).*\n)*)(?P<command>  \$ .*\n(?:  > .*\n)*)(?P<output>(?:  (?!\$ ).*\n)*)"
+)
 
 
-def read(text: str) -> list[Step]:
-    """Return the steps of a transcript; the last one has no command."""
-    steps = [Step([], [], [])]
-    for line in text.splitlines():
-        if line.startswith(f"{INDENT}$ "):
-            if steps[-1].command:
-                steps.append(Step([], [], []))
-            steps[-1].command.append(line[len(INDENT) + 2 :])
-        elif line.startswith(f"{INDENT}> "):
-            steps[-1].command.append(line[len(INDENT) + 2 :])
-        elif line.startswith(INDENT):
-            steps[-1].output.append(line[len(INDENT) :])
-        else:
-            if steps[-1].command:
-                steps.append(Step([], [], []))
-            steps[-1].prose.append(line)
-    return steps
-
-
-def as_text(steps: list[Step]) -> str:
-    """Return a transcript."""
-    lines = []
-    for step in steps:
-        lines += step.prose
-        for at, line in enumerate(step.command):
-            lines.append(f"{INDENT}{'> ' if at else '$ '}{line}")
-        lines += [f"{INDENT}{line}" for line in step.output]
-    return "\n".join(lines) + "\n"
-
-
-def run(steps: list[Step]) -> list[Step]:
-    """Run all commands in one shell; return the steps with what they print now."""
-    script = ["exec 2>&1"]
-    for step in steps:
-        script += [*step.command, f'echo "{MARK} $?"']
-    done = subprocess.run(
-        ["/bin/sh", "-s"],
-        input="\n".join(script) + "\n",
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        timeout=300,
-    )
+def run(commands):
+    """Run all commands in one shell; return for each the lines that it prints, and its code."""
+    script = "exec 2>&1\n"
+    for command in commands:
+        script += re.sub("(?m)^  [$>] ", "", command) + f'echo "{MARK} $?"\n'
+    pipes = {"stdout": subprocess.PIPE, "encoding": "utf-8"}
+    done = subprocess.run(["/bin/sh", "-s"], input=script, timeout=300, **pipes)
     parts = re.split(rf"{MARK} (\d+)\n", done.stdout)
-    found = []
-    for step, output, code in zip(steps, parts[::2], parts[1::2]):
-        lines = output.splitlines()
-        if code != "0":
-            lines.append(f"[{code}]")
-        found.append(step._replace(output=lines))
-    return found
+    for output, code in zip(parts[::2], parts[1::2]):
+        lines = output.splitlines() + ([f"[{code}]"] if code != "0" else [])
+        yield [f"  {line}" for line in lines]
 
 
-def without_times(line: str) -> str:
+def without_times(line):
     return re.sub(r"\d+(\.\d+)? s\b", "0 s", line)
 
 
-def is_same(expected: str, found: str) -> bool:
+def fits(line, expected):
     """Compare two lines; the expected one may be a pattern."""
     if expected.endswith(" (glob)"):
-        return fnmatch.fnmatchcase(found, expected[: -len(" (glob)")])
-    return without_times(expected) == without_times(found)
+        return fnmatch.fnmatchcase(line, expected[: -len(" (glob)")])
+    return without_times(expected) == without_times(line)
 
 
-def merged(expected: list[Step], found: list[Step]) -> list[Step]:
-    """Return what was found, but the expected lines where these fit."""
-    steps = []
-    for old, new in zip(expected, found):
-        matcher = difflib.SequenceMatcher(None, old.output, new.output, autojunk=False)
-        output = list(new.output)
-        if len(old.output) == len(new.output):
-            pairs = zip(old.output, new.output)
-            output = [line if is_same(line, other) else other for line, other in pairs]
-        else:
-            for block in matcher.get_matching_blocks():
-                output[block.b : block.b + block.size] = old.output[block.a : block.a + block.size]
-        steps.append(new._replace(output=output))
-    return steps
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_session(file, fake, tmp_path, monkeypatch, request):
-    if file.stem == "help" and sys.version_info < (3, 10):
-        pytest.skip("argparse had other headings before Python 3.10")
+@pytest.fixture
+def session(fake, tmp_path, monkeypatch):
+    """Make an empty folder with links to the programs, and let it be the current one."""
     fake.set(info={"NCPU": 1})
-    folder = tmp_path / "session"
+    folder, programs = tmp_path / "session", tmp_path / "session-programs"
     for program in PROGRAMS:
         link = folder / program
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(PROJECT / program)
-    programs = tmp_path / "session-programs"
     programs.mkdir()
     python = programs / "python3"
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
@@ -144,20 +82,25 @@ def test_session(file, fake, tmp_path, monkeypatch, request):
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(folder)
-    expected = read(file.read_text())
 
-    found = merged(expected, run(expected))
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_session(file, session, request):
+    if file.stem == "help" and sys.version_info < (3, 10):
+        pytest.skip("argparse had other headings before Python 3.10")
+    text = file.read_text()
+    steps = STEP.findall(text)
+    assert "".join(map("".join, steps)) == text, "a transcript ends with what a command prints"
+
+    found = ""
+    for (prose, command, output), lines in zip(steps, run([step[1] for step in steps])):
+        expected = output.splitlines()
+        as_expected = [next((old for old in expected if fits(line, old)), line) for line in lines]
+        found += prose + command + "".join(f"{line}\n" for line in as_expected)
 
     if request.config.getoption("--rewrite-transcripts"):
-        file.write_text(as_text(found))
-    difference = difflib.unified_diff(
-        as_text(expected).splitlines(),
-        as_text(found).splitlines(),
-        "expected",
-        "found",
-        n=5,
-        lineterm="",
-    )
-    lines = list(difference)
+        file.write_text(found)
+    difference = difflib.unified_diff(text.splitlines(), found.splitlines(), n=5, lineterm="")
+    lines = "\n".join(difference)
     if lines:
-        pytest.fail("\n".join(lines), pytrace=False)
+        pytest.fail(lines, pytrace=False)
