@@ -328,10 +328,10 @@ def test_test_that_hangs_with_a_network_is_no_refused_network(fake, evaluate, mo
 
 def test_engine_that_is_away_at_the_limit_of_a_test_is_no_timeout(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
-    fake.fault("run", "lose the engine", since=1)
-    fake.fault("run", "hang")
+    fake.fault("run", "lose the engine", nth=99)
+    late = run_command(f"echo True >{fake.folder}/lost; sleep 60", timeout=1)
 
-    report = evaluate(["FROM x"], run_command("sleep 60", timeout=1))
+    report = evaluate(["FROM x"], late)
 
     assert outcome(report) == "engine"
 
