@@ -116,6 +116,8 @@ MISTAKES_BEYOND_A_SCHEMA = {
     '{"params": {"command": "{a} {a+c}", "draw": {"a": [1, 1000000]}}}': ".params.draw",
     '{"type": "output_contains", "params": {"command": "{a}", "contains": ["{a/2}"], '
     '"draw": {"a": [1, 1000000]}}}': ".params.draw",
+    '{"type": "output_contains", "params": {"command": "x", "contains": ["{a}"], '
+    '"draw": {"a": [1, 1000000]}}}': ".params.draw",
 }
 
 
