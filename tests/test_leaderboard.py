@@ -14,6 +14,7 @@ import random
 import re
 import subprocess
 import sys
+from datetime import datetime, timezone
 from statistics import mean
 from typing import NamedTuple
 
@@ -76,7 +77,41 @@ def board(folder):
     return lb.Board(lb.read_reports([folder], has_samples=False)[0])
 
 
-# Statistics
+# Statistics. The numbers were computed with numpy and scipy, from the definitions.
+
+
+class Interval(NamedTuple):
+    values: list[float]
+    ends: tuple[float, float] | None
+
+
+INTERVALS = [
+    Interval([0.1, 0.4, 0.5, 0.2, 0.9, 0.6, 0.3], (0.1798, 0.6774)),
+    Interval([1, 1, 1, 1, 0.9, 0.2], (0.5132, 1)),
+    Interval([0, 0, 0, 0, 0.1, 0.8], (0, 0.4868)),
+    Interval([0.1, 0.4, 0.5, 0.2, 0.9], None),
+    Interval([1] * 10, None),
+]
+
+
+@pytest.mark.parametrize("row", INTERVALS, ids=str)
+def test_interval_of_a_mean(row):
+    assert lb.mean_interval(row.values) == (row.ends and pytest.approx(row.ends, abs=1e-4))
+
+
+def test_critical_difference_of_three_models():
+    rows = [[0.9, 0.8, 0.7, 0.9, 1, 0.6], [0.5, 0.6, 0.2, 0.4, 0.9, 0.3]]
+    rows.append([0.1, 0.3, 0.4, 0.2, 0.5, 0.0])
+
+    assert lb.critical_difference(rows) == pytest.approx(0.22231, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("k", "solved", "all_are", "one_is"),
+    [(1, 1, 1 / 4, 1 / 4), (2, 1, 0, 1 / 2), (2, 3, 1 / 2, 1), (3, 4, 1, 1), (2, 0, 0, 0)],
+)
+def test_probability_that_all_or_one_of_k_among_four_samples_is_solved(k, solved, all_are, one_is):
+    assert (lb.all_of(k, solved, 4), lb.any_of(k, solved, 4)) == (all_are, one_is)
 
 
 @pytest.mark.long("imports scipy")
@@ -153,6 +188,29 @@ def test_model_is_the_best_only_beyond_the_critical_difference(tmp_path, row):
 
     found = [(line.model, line.standing.partition(":")[0]) for line in made.rows]
     assert found == list(row.standings.items())
+
+
+def test_headline_has_the_gap_and_rows_have_intervals_unless_something_is_missing(tmp_path):
+    outcomes = {"a": [9, 8, 9, 8, 9, 7], "b": [8, 9, 8, 9, 8, 7], "c": [1, 1, 1, 1, 2, "engine"]}
+
+    made = board(write_outcomes(tmp_path, outcomes))
+
+    gap = (
+        f"{100 * lb.critical_difference([list(row.scores.values()) for row in made.rows[:2]]):.1f}"
+    )
+    today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    assert made.headline == [
+        f"models: 3, repositories: 6, reports: 18, the last of {today}",
+        f"2 models may be the best: a gap of less than {gap} percentage points may be chance",
+    ]
+    assert [bool(row.interval) for row in made.rows] == [True, True, False]
+
+
+def test_board_without_a_comparison_has_no_gap(tmp_path):
+    made = board(write_outcomes(tmp_path, {"a": [10, 3], "b": [5, 5]}))
+
+    assert (made.best, made.critical) == (0.65, 0)
+    assert made.rows[0].tries == [(1, 1), (0, 1)]
 
 
 EVERY_OUTCOME = [10, "build", "build_timeout", "engine", "registry", "interrupted", None, "usage"]
