@@ -86,7 +86,6 @@ class Benchmark:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
-        self._common = common_options(arguments)
         self._rubrics: dict[str, str] = {}  # digests, by path
 
     def options(self, task: Task) -> de.Options:
@@ -95,15 +94,16 @@ class Benchmark:
         folder = os.path.dirname(task.dockerfile)
         # Models do not share the files of cache mounts.
         namespace = hashlib.sha256(os.fsencode(task.model)).hexdigest()[:16]
-        build_options = (*given.build_options, f"--build-arg=BUILDKIT_CACHE_MOUNT_NS={namespace}")
-        return self._common._replace(
+        common: de.Options = given.common
+        mine = f"--build-arg=BUILDKIT_CACHE_MOUNT_NS={namespace}"
+        return common._replace(
             dockerfile=task.dockerfile,
             repo=task.repo,
             rubric=os.path.join(given.rubrics, f"{task.repo}.json"),
             output=os.path.join(given.reports, task.model, f"{task.repo}.json"),
             context=os.path.join(given.checkouts, task.repo) if given.checkouts else folder,
             overlay=folder if given.overlay else None,
-            build_options=build_options,
+            build_options=(*common.build_options, mine),
         )
 
     def inputs_sha256(self, options: de.Options) -> str:
@@ -187,14 +187,12 @@ def unusable(benchmark: Benchmark, task: Task) -> str:
 
 
 def layout_pattern(layout: str) -> re.Pattern[str]:
-    """Return the pattern of a path with {model}, {repo} and *; raise ArgumentTypeError."""
+    """Return the pattern of a path with {model}, {repo} and *; raise ValueError."""
     parts = {"{model}": "(?P<model>.+)", "{repo}": "(?P<repo>[^/]+)", "*": "[^/]*"}
     words = re.split(r"(\{.*?\}|\*)", layout)
     has_both_once = words.count("{repo}") == 1 and words.count("{model}") < 2
     if not has_both_once or not set(words[1::2]) <= set(parts):
-        raise argparse.ArgumentTypeError(
-            f"--layout: expected {{repo}}, {{model}} and * in '{layout}'"
-        )
+        raise ValueError(f"--layout: expected {{repo}}, {{model}} and * in '{layout}'")
     return re.compile("".join(parts.get(word) or re.escape(word) for word in words))
 
 
@@ -243,14 +241,10 @@ def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
     )
 
 
-_FROM = re.compile(r"(?im)^\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)(?:\s+AS\s+(?P<stage>\S+))?")
-
-
-def base_images(dockerfile: str) -> set[str]:
+def base_images(dockerfile: bytes) -> set[str]:
     """Return the images that a Dockerfile builds from, except those with a variable."""
-    lines = list(_FROM.finditer(dockerfile))
-    stages = {line["stage"] for line in lines}
-    images = {line["image"] for line in lines} - stages - {"scratch"}
+    lines = de.from_lines(dockerfile)
+    images = {image for image, _ in lines} - {stage for _, stage in lines} - {"scratch"}
     return {image for image in images if "$" not in image}
 
 
@@ -572,8 +566,8 @@ def print_plan(batch: Batch, answers: Answers) -> None:
 
 def print_base_images(tasks: Iterable[Task]) -> None:
     """Print the images to pull, the most frequent ones first."""
-    texts = (de.as_text(de.read_file(task.dockerfile)) for task in tasks)
-    counts = collections.Counter(image for text in texts for image in base_images(text))
+    files = (de.read_file(task.dockerfile) for task in tasks)
+    counts = collections.Counter(image for file in files for image in base_images(file))
     for image, count in counts.most_common():
         say(f"base image {de.printable(image)}: {counted(count, 'Dockerfile')}")
 
@@ -653,8 +647,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         arguments.checkouts = "checkouts"
     try:
         arguments.layouts = [layout_pattern(text) for text in arguments.layout_texts]
-        common_options(arguments)
-    except (argparse.ArgumentTypeError, ValueError) as error:
+        arguments.common = common_options(arguments)
+    except ValueError as error:
         parser.error(str(error))
     for name in ("artifacts", "rubrics", "checkouts", "reports"):
         folder = getattr(arguments, name)
