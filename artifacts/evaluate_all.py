@@ -126,15 +126,12 @@ class Benchmark:
             return False
 
 
-COMMON = ("build_timeout", "start_timeout", "docker", "offline")
+COMMON = ("build_timeout", "start_timeout", "build_options", "run_options", "docker", "offline")
 
 
 def common_options(arguments: argparse.Namespace) -> de.Options:
     """Return the options that are the same for all evaluations; raise ValueError."""
-    values = {name: getattr(arguments, name) for name in COMMON}
-    run_options, build_options = tuple(arguments.run_options), tuple(arguments.build_options)
-    options = de.Options("", "", run_options=run_options, build_options=build_options, **values)
-    return de.checked(options)
+    return de.checked(de.Options("", "", **{name: getattr(arguments, name) for name in COMMON}))
 
 
 class Answers(NamedTuple):
@@ -221,8 +218,9 @@ def files_below(
             path = os.path.join(place, name)
             relative = os.path.relpath(path, folder)
             match = next(filter(None, (layout.fullmatch(relative) for layout in layouts)), None)
-            if match and "/" in relative[match.end(match.lastindex or 0) :]:
-                is_answer = True  # the path goes on after the names of model and repository
+            after_names = relative[match.end(match.lastindex or 0) :] if match else ""
+            if "/" in after_names:
+                is_answer = True
             if os.path.isfile(path):  # a pipe would block
                 yield path, match
         if not is_answer:  # links last: the folder itself comes first
@@ -243,9 +241,13 @@ def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
 
 def base_images(dockerfile: bytes) -> set[str]:
     """Return the images that a Dockerfile builds from, except those with a variable."""
-    lines = de.from_lines(dockerfile)
-    images = {image for image, _ in lines} - {stage for _, stage in lines} - {"scratch"}
-    return {image for image in images if "$" not in image}
+    images = set()
+    stages = {"scratch"}
+    for image, stage in de.from_lines(dockerfile):
+        if image.lower() not in stages and "$" not in image:
+            images.add(image)
+        stages.add(stage.lower())
+    return images
 
 
 # ---------------------------------------------------------------------------------------------
@@ -406,7 +408,7 @@ class Batch:
         self.tasks = tasks
         self.scores: dict[Task, Score] = {}  # of the reports for the same inputs
         self.outcomes: dict[Task, Outcome] = {}  # of this run, without the reports
-        self.stops = signals_of(self.id)  # 0 is for too many engine errors
+        self.signals = signals_of(self.id)  # all that ends it; 0 stands for engine errors
         for task in tasks:
             options = benchmark.options(task)
             report = de.read_report(str(options.output))
@@ -414,12 +416,12 @@ class Batch:
                 self.scores[task] = score_of(report)
 
     def run(self, workers: Workers) -> None:
-        """Run both rounds; an interrupt ends what runs, and is in `stops`."""
-        de.handle_signals(lambda number, _frame: self.stops.append(number))
+        """Run both rounds; an interrupt ends what runs, and is in `signals`."""
+        de.handle_signals(lambda number, _frame: self.signals.append(number))
         due = [task for task in self.tasks if task not in self.scores]
         self._run_round(due, workers, is_last=False)
         again = [task for task in self.tasks if self._is_due_again(task)]
-        if again and not self.stops:
+        if again and not self.signals:
             say(f"second round: {counted(len(again), 'Dockerfile')} once more, after all others")
             self._run_round(again, workers, is_last=True)
 
@@ -433,7 +435,7 @@ class Batch:
         return not outcome or outcome.kind != de.USAGE
 
     def _run_round(self, due: Sequence[Task], workers: Workers, *, is_last: bool) -> None:
-        again = sum(score.may_improve for score in self.scores.values())
+        again = sum(map(self._is_due_again, self.scores))
         started = time.monotonic()
         done = engine_errors = 0
         for task, result in self._results(due, workers):
@@ -451,9 +453,9 @@ class Batch:
             left = timedelta(seconds=int((time.monotonic() - started) / done * to_do))
             say(f"{line}, {left} left" if left else line)
             engine_errors = engine_errors + 1 if outcome.kind == de.ENGINE else 0
-            if not self.stops and engine_errors >= MAX_FAILURES * workers.parallel():
+            if not self.signals and engine_errors >= MAX_FAILURES * workers.parallel():
                 say(f"stopped: the last {engine_errors} evaluations ended in engine errors")
-                self.stops.append(0)
+                self.signals.append(0)
 
     def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
@@ -464,11 +466,11 @@ class Batch:
         waiting = iter(due)
         passed_on = 0
         while True:
-            while passed_on < len(self.stops):
+            while passed_on < len(self.signals):
                 passed_on += 1
                 workers.interrupt()
             # Twice as many as can run, so that no worker waits for us.
-            room = 0 if self.stops else max(2 * workers.parallel() - len(running), 0)
+            room = 0 if self.signals else max(2 * workers.parallel() - len(running), 0)
             for task in itertools.islice(waiting, room):
                 options = self.benchmark.options(task)
                 if task in self.scores:  # it may improve, but not from the cache
@@ -710,7 +712,7 @@ def _main(arguments: argparse.Namespace) -> int:
         de.print_errors([str(error)])
         is_complete = False
     print_summary(batch)
-    number = next(filter(None, batch.stops), 0)
+    number = next(filter(None, batch.signals), 0)
     if number:
         return 128 + number
     return int(not is_complete or len(batch.scores) < len(batch.tasks))

@@ -312,10 +312,12 @@ def test_stage_is_no_image(dockerfile):
     assert de.image_of("COPY --from=b /x /y", dockerfile) == STAGES[dockerfile]
 
 
-def test_variable_of_an_image_has_the_default_of_its_arg():
-    dockerfile = b'ARG R="a.b"\nARG T=1\nFROM ${R}/x:$T$TT\n'
+def test_variable_of_an_image_has_its_build_argument_or_the_default_of_its_arg():
+    dockerfile = b'ARG R="a.b"\nARG T=1\nARG U=2\nFROM ${R}/x:$T$TT$U\n'
 
-    assert de.image_of("FROM ${R}/x:$T$TT", dockerfile) == "a.b/x:1$TT"
+    found = de.with_arguments("${R}/x:$T$TT$U", ["--build-arg=U=3"], dockerfile)
+
+    assert found == "a.b/x:1$TT3"
 
 
 REGISTRIES = {
@@ -839,6 +841,12 @@ LIMIT = [
         hangs_after="Step 9/9 : FROM bad.host/x",
         faults="pull bad.host=x509",
         calls="build, build, control",
+        outcome="build_timeout",
+    ),
+    Flow(
+        "a RUN that takes too long prints an ARG",
+        hangs_after="Step 9/9 : ARG X",
+        calls="build, control",
         outcome="build_timeout",
     ),
     Flow(

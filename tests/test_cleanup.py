@@ -303,6 +303,17 @@ def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(
     assert [":" in name for name in fake.left()] == [True]
 
 
+def test_third_signal_ends_a_write_that_nobody_reads(fake, start, arguments, tmp_path):
+    os.mkfifo(tmp_path / "report.json")
+    process = start(*arguments(["FROM x"], TRUE))
+    wait_for(lambda: fake.count("image rm"))
+
+    wait_for(lambda: process.send_signal(INT) or process.poll())
+
+    assert process.returncode == -INT
+    assert fake.left() == []
+
+
 def test_ignored_sighup_stays_ignored(fake, start_until, report):
     held = run_command("touch running; until test -e go; do sleep 0.05; done")
     process = start_until(test=held, before=("nohup",))

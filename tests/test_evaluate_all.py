@@ -441,7 +441,7 @@ PRINTED = [
     Printed("what will be repeated", "m/a: .*will be repeated"),
     Printed("the time left over both rounds", r"\[6/6\] .*, 0:00:\d+ left"),
     Printed("suspicious zeros by kind", "suspicious.*network.*: 'm/a', 'n/a'\n"),
-    Printed("base images", "base image x:1: 2 Dockerfiles\n", ["--list"]),
+    Printed("base images", r"base image x:1: 2 Dockerfiles\n\Z", ["--list"]),
     Printed("exit codes", "Exit codes: 0", ["--help"]),
     Printed(
         "a file that nearly fits",
@@ -454,7 +454,7 @@ PRINTED = [
 @pytest.mark.parametrize("row", PRINTED, ids=lambda row: row.what)
 def test_screen_shows(stub, row, monkeypatch):
     words = {"m/a": "build:network", "m/b": "build:disk", "n/a": "build:network", "n/b": ""}
-    tree({**words, "m/c": "FROM x:1 AS one\nFROM one", "n/c": "FROM x:1"})
+    tree({**words, "m/c": "FROM x:1 AS x:1\nFROM x:1", "n/c": "FROM x:1\nFROM SCRATCH"})
 
     clock = itertools.count(0, step=10)
     monkeypatch.setattr(ea, "time", SimpleNamespace(monotonic=lambda: next(clock)))

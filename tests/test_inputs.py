@@ -232,6 +232,18 @@ def test_docker_gets_the_copy(fake, evaluate, tmp_path):
     assert fake.calls("build")[0][-1].startswith(str(tmp_path / "tmp"))
 
 
+# The paths of the copy are longer by the name of the temporary folder; Linux allows 4,096 bytes.
+@pytest.mark.parametrize(
+    ("folders", "expected"), [("d/" * 1500, "passed"), ("d/" * 2030, "build")], ids=["1500", "2030"]
+)
+def test_overlay_may_be_deep_but_its_paths_may_not_be_too_long(fake, evaluate, folders, expected):
+    sh(f"mkdir -p overlay/{folders}")
+
+    report = evaluate(["FROM x"], TRUE, overlay="overlay")
+
+    assert outcome(report) == expected
+
+
 def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
     sh("truncate -s 1G overlay/sparse && echo x >overlay/more")
 

@@ -187,6 +187,7 @@ def test_lint_is_silent_about_what_it_cannot_know(test):
 
 def test_any_exit_code_is_a_warning():
     assert rules(with_params(run_command("make"), exit_code="any")) == ["cannot-fail"]
+    assert rules(with_params(run_command("true"), exit_code=None)) == ["cannot-fail"]
 
 
 @pytest.mark.parametrize(

@@ -365,6 +365,16 @@ def test_first_error_of_the_engine_ends_the_evaluation_without_a_score(fake, eva
     assert report["summary"]["total_score"] is None
 
 
+def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engine(fake, evaluate):
+    fake.fault("run", "hang")
+    fake.fault("control COPY")
+
+    report = evaluate(["FROM x"], *[LOOK] * 12, start_timeout=0.5)
+
+    assert outcome(report) == "engine"
+    assert fake.count("run") <= de.PARALLEL_CHECKS + 1
+
+
 # Time limits
 
 ENDLESS = {
