@@ -452,9 +452,10 @@ class Batch:
                 line += ", will be repeated" * is_due_again
             left = timedelta(seconds=int((time.monotonic() - started) / done * to_do))
             say(f"{line}, {left} left" if left else line)
-            engine_errors = engine_errors + 1 if outcome.kind == de.ENGINE else 0
+            is_of_machine = outcome.kind in (de.ENGINE, de.FILE)
+            engine_errors = engine_errors + 1 if is_of_machine else 0
             if not self.signals and engine_errors >= MAX_FAILURES * workers.parallel():
-                say(f"stopped: the last {engine_errors} evaluations ended in engine errors")
+                say(f"stopped: the last {engine_errors} evaluations failed on this machine")
                 self.signals.append(0)
 
     def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
@@ -503,7 +504,7 @@ class Batch:
             score = earlier._replace(may_improve=False)
         problems = de.write_reports(report, options) if report else []
         if problems:
-            outcome = Outcome(None, de.FILE, problems[0])
+            outcome = Outcome(None, de.FILE, problems[0].replace(f"{path}: ", ""))
         elif score:
             self.scores[task] = score
         if not earlier and (problems or not report):
@@ -563,7 +564,9 @@ def print_plan(batch: Batch, answers: Answers) -> None:
     for problem, paths in answers.left_out.items():
         say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
     if answers.misfits:
-        say(f"left out: like no --layout: {de.quoted(answers.misfits)}")
+        say(f"like no --layout: {de.quoted(answers.misfits)}")
+    if not batch.benchmark.arguments.checkouts:
+        say("build contexts: the folders of the Dockerfiles (see --checkouts)")
 
 
 def print_base_images(tasks: Iterable[Task]) -> None:
@@ -617,7 +620,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument_group("what is evaluated").add_argument
     text = "where the Dockerfiles are (default: artifacts)"
     add("--artifacts", metavar="DIR", default="artifacts", help=text)
-    text = f"their paths there, * is any part of a name (default: {DEFAULT_LAYOUT}); repeatable"
+    text = "their paths there; {model} may be several folders, * is any part of a name "
+    text += f"(default: {DEFAULT_LAYOUT}); repeatable"
     add("--layout", dest="layouts", metavar="LAYOUT", action="append", help=text)
     text = "where the rubrics are, as REPO.json (default: rubrics)"
     add("--rubrics", metavar="DIR", default="rubrics", help=text)
