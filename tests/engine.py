@@ -240,18 +240,18 @@ class FakeHub:
             {sys.executable} -S -E {fake_hub.__file__} {self.folder} &
         """
 
-    def client(self, file: Path, program: str) -> None:
-        """Write a script that runs a docker program in the registries' network.
+    def write_client(self, folder: Path) -> None:
+        """Write a program that runs docker in the registries' network.
 
         With BuildKit the client, not the engine, requests the token of a registry.
         """
         lines = f"""#!/bin/sh
             export SSL_CERT_FILE={self.folder}/trusted.pem
             exec nsenter --target="$(cat {self.folder}/pid)" --net --mount \\
-                sh -c 'cd "$0" && exec "$@"' "$PWD" {program} "$@"
+                sh -c 'cd "$0" && exec "$@"' "$PWD" {shutil.which("docker")} "$@"
         """
-        file.write_text(lines)
-        file.chmod(0o755)
+        (folder / "docker").write_text(lines)
+        (folder / "docker").chmod(0o755)
 
     def _make_certificates(self) -> None:
         names = ",".join(f"DNS:{host}" for host in fake_hub.HOSTS if ":" not in host)
@@ -271,10 +271,10 @@ class Sleep:
         self.command = " ".join(self._words)
         self._seen: set[int] = set()
 
-    def test(self, **more: object) -> dict[str, Any]:
+    def test(self) -> dict[str, Any]:
         """Return a test that runs this command, with the id "slow"."""
         params = {"command": self.command}
-        return {"id": "slow", "type": "run_command", "params": params, "timeout": 300, **more}
+        return {"id": "slow", "type": "run_command", "params": params, "timeout": 300}
 
     def processes(self) -> set[int]:
         return {pid for pid, words in command_lines() if words == self._words}
