@@ -76,14 +76,6 @@ def board(folder):
 
 
 @pytest.mark.parametrize(
-    ("error_rate", "df", "t"),
-    [(0.05, 5, 2.5706), (0.05, 499, 1.9647), (0.05 / 190, 380, 3.6838)],
-)
-def test_quantile_is_that_of_students_t(error_rate, df, t):
-    assert lb.t_quantile(error_rate, df) == pytest.approx(t, abs=1e-3)
-
-
-@pytest.mark.parametrize(
     ("scores", "interval"),
     [
         ([0.1, 0.4, 0.5, 0.2, 0.9, 0.6, 0.3], (0.1798, 0.6774)),
@@ -100,19 +92,20 @@ def test_few_scores_and_equal_ones_have_no_interval(scores):
     assert lb.mean_interval(scores) is None
 
 
-def test_critical_difference_of_three_models():
-    rows = [[0.9, 0.8, 0.7, 0.9, 1, 0.6], [0.5, 0.6, 0.2, 0.4, 0.9, 0.3]]
-    rows.append([0.1, 0.3, 0.4, 0.2, 0.5, 0.0])
-
-    assert lb.critical_difference(rows) == pytest.approx(0.22231, abs=1e-4)
+THREE = [[0.9, 0.8, 0.7, 0.9, 1, 0.6], [0.5, 0.6, 0.2, 0.4, 0.9, 0.3], [0.1, 0.3, 0.4, 0.2, 0.5, 0]]
 
 
 @pytest.mark.parametrize(
-    ("k", "solved", "all_are", "one_is"),
-    [(1, 1, 1 / 4, 1 / 4), (2, 1, 0, 1 / 2), (2, 3, 1 / 2, 1), (3, 4, 1, 1)],
+    ("models", "gap"), [(THREE, 0.22231), ([[0, 1] * 250, [0.5] * 500], 0.04398)]
 )
-def test_probability_that_all_or_one_of_k_among_four_samples_is_solved(k, solved, all_are, one_is):
-    assert (lb.all_of(k, solved, 4), lb.any_of(k, solved, 4)) == (all_are, one_is)
+def test_critical_difference(models, gap):
+    assert lb.critical_difference(models) == pytest.approx(gap, rel=1e-3)
+
+
+def test_probability_that_one_or_all_of_two_samples_are_solved():
+    """Of four samples of which none, one, … all are solved."""
+    assert [lb.any_of(2, solved, 4) for solved in range(5)] == [0, 1 / 2, 5 / 6, 1, 1]
+    assert [lb.all_of(2, solved, 4) for solved in range(5)] == [0, 0, 1 / 6, 1 / 2, 1]
 
 
 @pytest.mark.long("simulates boards")
