@@ -113,7 +113,12 @@ class PrivateEngine:
         self.host = f"unix://{folder}/docker.sock"
         self.process: Any = None
         self.hub = hub
-        self._disk = disk
+        self._preparation = hub.preparation() if hub else ""
+        if disk:
+            self._preparation += f"""
+                mkdir -p {folder}/data
+                mount -t tmpfs -o size={disk}m tmpfs {folder}/data
+            """
         self._option = f"--registry-mirror=http://{fake_hub.MIRROR}" if mirror else ""
 
     def start(self) -> None:
@@ -121,8 +126,15 @@ class PrivateEngine:
         self._kill_orphans()
         # Compiling the default seccomp filter takes a tenth of each container's time.
         (self.folder / "all.json").write_text('{"defaultAction": "SCMP_ACT_ALLOW"}')
+        # pytest-xdist kills workers that do not end in time after Ctrl-C. Then the first lines end
+        # dockerd, which has the process id of the shell.
         script = f"""
-            {self._preparation()}
+            (
+                while kill -0 {os.getpid()}; do sleep 2; kill -0 $$ || exit; done
+                kill $$; kill -CONT $$
+            ) 2>/dev/null &
+            ip link set lo up
+            {self._preparation}
             exec dockerd --host={self.host} --iptables=false --ip-forward=false \\
                 --data-root={self.folder}/data --exec-root={self.folder}/exec \\
                 --pidfile={self.folder}/pid --seccomp-profile={self.folder}/all.json \\
@@ -159,24 +171,6 @@ class PrivateEngine:
         self.process.wait(60)
         self._kill_orphans()
 
-    def _preparation(self) -> str:
-        """Return the shell commands that set up the namespaces, before the shell is dockerd."""
-        # pytest-xdist kills workers that do not end in time after Ctrl-C. Then this ends dockerd,
-        # which has the process id of the shell.
-        commands = f"""
-            (
-                while kill -0 {os.getpid()}; do sleep 2; kill -0 $$ || exit; done
-                kill $$; kill -CONT $$
-            ) 2>/dev/null &
-            ip link set lo up
-        """
-        if self._disk:
-            data = self.folder / "data"
-            commands += f"mkdir -p {data}; mount -t tmpfs -o size={self._disk}m tmpfs {data}\n"
-        if self.hub:
-            commands += self.hub.preparation()
-        return commands
-
     def _kill_orphans(self) -> None:
         """Kill containerd and the shims of an engine that was killed.
 
@@ -184,7 +178,7 @@ class PrivateEngine:
         shim outlived both, and then cannot remove that container until its next start.
         """
         for pid, words in command_lines():
-            if b"containerd" in words[0] and f"{self.folder}/".encode() in b" ".join(words):
+            if "containerd" in str(words[:1]) and f"{self.folder}/" in " ".join(words):
                 end({pid})
         for file in self.folder.glob("exec/**/containerd.pid"):
             file.unlink()
@@ -246,18 +240,18 @@ class FakeHub:
             {sys.executable} -S -E {fake_hub.__file__} {self.folder} &
         """
 
-    def client(self, file: Path, program: str) -> None:
-        """Write a script that runs a docker program in the registries' network.
+    def write_client(self, folder: Path) -> None:
+        """Write a program that runs docker in the registries' network.
 
         With BuildKit the client, not the engine, requests the token of a registry.
         """
         lines = f"""#!/bin/sh
             export SSL_CERT_FILE={self.folder}/trusted.pem
             exec nsenter --target="$(cat {self.folder}/pid)" --net --mount \\
-                sh -c 'cd "$0" && exec "$@"' "$PWD" {program} "$@"
+                sh -c 'cd "$0" && exec "$@"' "$PWD" {shutil.which("docker")} "$@"
         """
-        file.write_text(lines)
-        file.chmod(0o755)
+        (folder / "docker").write_text(lines)
+        (folder / "docker").chmod(0o755)
 
     def _make_certificates(self) -> None:
         names = ",".join(f"DNS:{host}" for host in fake_hub.HOSTS if ":" not in host)
@@ -272,30 +266,30 @@ class FakeHub:
 class Sleep:
     """A `sleep` with a unique argument: its processes can be found from outside its container."""
 
-    def __init__(self, seconds: int = 600) -> None:
-        self.argument = f"{seconds}.{secrets.randbelow(10**12):012}"
-        self.command = f"sleep {self.argument}"
+    def __init__(self) -> None:
+        self._words = ["sleep", f"600.{secrets.randbelow(10**12):012}"]
+        self.command = " ".join(self._words)
         self._seen: set[int] = set()
 
-    def test(self, **more: object) -> dict[str, Any]:
+    def test(self) -> dict[str, Any]:
         """Return a test that runs this command, with the id "slow"."""
         params = {"command": self.command}
-        return {"id": "slow", "type": "run_command", "params": params, "timeout": 300, **more}
+        return {"id": "slow", "type": "run_command", "params": params, "timeout": 300}
 
     def processes(self) -> set[int]:
-        wanted = [b"sleep", self.argument.encode()]
-        return {pid for pid, words in command_lines() if words == wanted}
+        return {pid for pid, words in command_lines() if words == self._words}
 
     def wait(self) -> None:
         """Wait until it runs; until it runs again, if this is called again."""
         self._seen |= wait_for(lambda: self.processes() - self._seen, what=f"for {self.command}")
 
 
-def command_lines() -> Iterator[tuple[int, list[bytes]]]:
+def command_lines() -> Iterator[tuple[int, list[str]]]:
     """Yield process id and arguments of all processes on this machine, in containers too."""
-    for name in filter(str.isdigit, os.listdir("/proc")):
+    for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            yield int(name), Path("/proc", name, "cmdline").read_bytes().split(b"\0")[:-1] or [b""]
+            words = (folder / "cmdline").read_text(errors="replace").split("\0")
+            yield int(folder.name), words[:-1]
 
 
 def end(processes: set[int]) -> None:

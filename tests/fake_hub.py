@@ -44,18 +44,12 @@ class Error(NamedTuple):
     code: str = ""
     message: str = ""
 
-    def body(self) -> bytes:
-        # Without a detail docker prints only the code.
-        error = {"code": self.code, "message": self.message, "detail": {}}
-        return json.dumps({"errors": [error]}).encode()
-
 
 UNAUTHORIZED = Error(401, "UNAUTHORIZED", "authentication required")
 DENIED = Error(403, "DENIED", "requested access to the resource is denied")
 UNKNOWN = Error(404, "MANIFEST_UNKNOWN", 'manifest tagged by "latest" is not found')
-LIMITS = Error(429, "TOOMANYREQUESTS", "You have reached your pull rate limit.")
 ERRORS = {
-    "limits": LIMITS,
+    "limits": Error(429, "TOOMANYREQUESTS", "You have reached your pull rate limit."),
     "unavailable": Error(503),
     "authentication": UNAUTHORIZED,
     "forbidden": DENIED,
@@ -129,7 +123,7 @@ MANIFEST = f"""{{
     "annotations": {{"name": "NAME"}}
 }}"""
 BLOBS = {digest(CONFIG): CONFIG, digest(LAYER): LAYER}
-CONTROLS = {re.sub(":[^/]*$", "", image) for image in de.CONTROL_IMAGES.values()}
+CONTROLS = {image.partition(":")[0] for image in de.CONTROL_IMAGES.values()}
 
 
 def behaviour(registry: str) -> str:
@@ -139,10 +133,7 @@ def behaviour(registry: str) -> str:
     return name if is_example else mirror if name == "mirror" else everywhere
 
 
-def has_image(registry: str, image: str, how: str) -> bool:
-    """Return whether a registry has an image: the control image, or any with "pull-limits"."""
-    hub = registry.replace("mirror", "docker.io")
-    return f"{hub}/{image}" in CONTROLS or (how == "pull-limits" and "no-such" not in image)
+OBJECT = "/v2/(?P<image>.+)/[a-z]+/(?P<object>[^?]+)"  # a path: of a manifest or a blob
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -157,9 +148,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         name = HOSTS.get(self.headers["Host"])
         if not name:
             self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 1000\r\n\r\nno more than this")
-        elif behaviour(name) == "hangs-up":
-            self.connection.shutdown(socket.SHUT_RDWR)
-        else:
+        elif behaviour(name) != "hangs-up":
             self.answer_as(name, behaviour(name), REGISTRIES[name])
 
     do_HEAD = do_POST = do_GET  # noqa: N815 - http.server looks for this name
@@ -169,9 +158,10 @@ class Server(http.server.BaseHTTPRequestHandler):
         path = unquote(self.path)
         is_token = path.startswith("/token")
         token = f'Bearer realm="https://{self.headers["Host"]}/token",service="{name}"'
-        found = re.search("repository:(?P<image>.+?):", path) if is_token else None
-        found = found or re.search("/v2/(?P<image>.+)/[a-z]+/(?P<object>[^?]+)", path)
-        is_there = bool(found and has_image(name, found["image"], how))
+        found = re.search("repository:(?P<image>.+?):" if is_token else OBJECT, path)
+        image = found["image"] if found else ""
+        is_control = f"{name.replace('mirror', 'docker.io')}/{image}" in CONTROLS
+        is_there = is_control or (how == "pull-limits" and image and "no-such" not in image)
         if how == "unavailable":
             self.answer(ERRORS[how])
         elif is_token and registry.refuses_token and not is_there:
@@ -180,7 +170,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.answer(body=b'{"token": "t", "access_token": "t"}')
         elif registry.has_tokens and "Authorization" not in self.headers:
             self.answer(UNAUTHORIZED, token)
-        elif not found:  # /v2/
+        elif not found:  # the path is /v2/
             self.answer(body=b"{}")
         elif how in ERRORS:
             self.answer(ERRORS[how])
@@ -188,14 +178,16 @@ class Server(http.server.BaseHTTPRequestHandler):
             is_hub = name == "docker.io"
             self.answer(registry.missing, f'{token},error="insufficient_scope"' if is_hub else "")
         elif how == "pull-limits" and self.command == "GET":
-            self.answer(LIMITS)
+            self.answer(ERRORS["limits"])
         else:
-            manifest = MANIFEST.replace("NAME", found["image"]).encode()
+            manifest = MANIFEST.replace("NAME", image).encode()
             self.answer(body=BLOBS.get(found["object"], manifest))
 
     def answer(self, error: Error | None = None, challenge: str = "", body: bytes = b"") -> None:
         """Send an error, or else a body."""
-        body = error.body() if error else body
+        if error:  # without a detail docker prints only the code
+            content = {"code": error.code, "message": error.message, "detail": {}}
+            body = json.dumps({"errors": [content]}).encode()
         self.send_response(error.status if error else 200)
         self.send_header("Content-Type", "application/json" if error else MANIFEST_TYPE)
         self.send_header("Content-Length", str(len(body)))

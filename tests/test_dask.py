@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from batch import ea, finished, run, scores, start, tree
 from cases import run_command
+from conftest import Fake
 from engine import wait_for
 
 import DockerfileEvaluator as de
@@ -26,11 +27,12 @@ def cluster(fake, tmp_path, request):
     file = tmp_path / "scheduler.json"
 
     def dask(name, *words, **environment):
-        (tmp_path / name).mkdir()
+        folder = tmp_path / name
+        folder.mkdir()
         process = subprocess.Popen(
             [sys.executable, "-m", "dask", *words, "--no-dashboard"],
-            cwd=str(tmp_path / name),
-            stderr=(tmp_path / name / "log").open("wb"),
+            cwd=str(folder),
+            stderr=(folder / "log").open("wb"),
             env={**os.environ, **environment},
         )
         request.addfinalizer(process.wait)
@@ -70,27 +72,17 @@ def test_worker_needs_none_of_our_programs_but_an_engine(cluster, tmp_path):
     assert code == 0, err
 
 
-DYING = """#!/bin/sh
-if [ -e back ]; then exec {docker} "$@"; fi
-if [ -e started ]; then echo "Cannot connect to the Docker daemon" >&2; exit 1; fi
-touch started
-echo "{{}}"
-"""
-
-
 def test_worker_whose_engine_dies_later_does_not_swallow_the_queue(cluster, fake, tmp_path):
     """Its engine comes back when the other worker has done nearly everything."""
-    programs = tmp_path / "dying-programs"
-    programs.mkdir()
-    (programs / "docker").write_text(DYING.format(docker=fake.program))
-    (programs / "docker").chmod(0o755)
-    cluster.worker("dying", PATH=f"{programs}:{os.environ['PATH']}")
+    dying = Fake(tmp_path / "dying-engine", fake.program)
+    dying.fault("version", since=2, stderr="Cannot connect to the Docker daemon")
+    cluster.worker("dying", FAKE_DOCKER=str(dying.folder))
     cluster.worker("good")
     expected = write_tree(12)
 
     process = start("--dask", cluster.address, "--no-repeat")
-    wait_for(lambda: list(scores().values()).count(1) > 8 or process.poll() is not None)
-    (tmp_path / "dying" / "back").write_text("")
+    wait_for(lambda: len(scores()) > 8)
+    dying.set(faults=[])
     code, out, _ = finished(process)
 
     assert scores() == expected, out
@@ -125,26 +117,11 @@ def test_killed_scheduler_ends_in_a_summary(cluster):
     assert code == 1
 
 
-LONG = run_command("sleep 600", timeout=600)
-
-
-def test_interrupt_cleans_up_on_the_workers(cluster, fake):
-    cluster.worker("one")
-    tree({"m/a": "FROM x", "m/b": "FROM x"}, LONG)
-    process = start("--dask", cluster.address)
-    wait_for(lambda: fake.count("run"))
-
-    process.send_signal(signal.SIGINT)
-
-    assert finished(process, seconds=60)[0] == 130
-    assert fake.left() == []
-
-
-def test_two_coordinators_do_not_disturb_each_other(cluster, fake):
+def test_interrupt_cleans_up_on_the_workers_and_disturbs_no_other_coordinator(cluster, fake):
     """The first one is interrupted after the second one has sent its programs."""
     for name in ("one", "two"):
         cluster.worker(name)
-    tree({"a/long": "FROM x"}, LONG)
+    tree({"a/long": "FROM x"}, run_command("sleep 600", timeout=600))
     first = start("--dask", cluster.address, "--model", "a")
     wait_for(lambda: fake.count("run"))
     expected = write_tree(3, "b")
@@ -155,7 +132,7 @@ def test_two_coordinators_do_not_disturb_each_other(cluster, fake):
 
     assert finished(first, seconds=30)[0] == 130
     assert finished(second)[0] == 0
-    assert expected.items() <= scores().items()
+    assert scores() == expected
     assert fake.left() == []
 
 
@@ -176,7 +153,7 @@ def test_message_of_an_engine_error_has_the_name_of_the_worker(monkeypatch):
 
     outcome = ea.evaluate_on_worker("batch", de.Options("x", "x", docker="none"))
 
-    assert outcome.problem.startswith("worker lab2: cannot start 'none'")
+    assert outcome.problem.startswith("worker lab2: ")
 
 
 def test_missing_package_is_named(monkeypatch):

@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROJECT, schema, statuses
+from batch import tree
+from conftest import PROJECT, schema
 from engine import census, wait_for
 
 import DockerfileEvaluator as de
@@ -54,18 +55,15 @@ def checkout(tmp_path, monkeypatch):
     for name in ("DockerfileEvaluator.py", "reports/leaderboard.py", "reports/page.html"):
         shutil.copy(str(PROJECT / name), str(folder / name))
     monkeypatch.chdir(folder)
-    return folder
 
 
 @pytest.fixture
 def benchmark(fake, checkout):
     """Add two answers of one model, each as a file and as a folder."""
     for repo in ("express", "flask"):
-        shutil.copy("rubrics/example_node.json", f"rubrics/{repo}.json")
-        for place in (f"{repo}.dockerfile", f"{repo}/Dockerfile"):
-            file = Path("artifacts/gpt-5") / place
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("FROM x\n")
+        tree({f"gpt-5/{repo}": "FROM x"})
+        os.mkdir(f"artifacts/gpt-5/{repo}")
+        shutil.copy(f"artifacts/gpt-5/{repo}.dockerfile", f"artifacts/gpt-5/{repo}/Dockerfile")
 
 
 def run(command: str) -> subprocess.CompletedProcess:
@@ -95,12 +93,9 @@ def test_links_lead_to_something(folder):
         assert not anchor or anchor in anchors((page.parent / target).read_text())
 
 
-@pytest.mark.parametrize("text", [README, TESTS], ids=["README", "tests"])
-def test_named_programs_exist(text):
-    programs = set(re.findall(r"\btests/[\w-]+\b(?![./])", text))  # ALL_TESTS, too
-
-    assert programs
-    assert [program for program in programs if not shutil.which(str(PROJECT / program))] == []
+def test_named_programs_exist():
+    for program in re.findall(r"\btests/[\w-]+\b(?![./])", README + TESTS):  # ALL_TESTS, too
+        assert shutil.which(str(PROJECT / program))
 
 
 def test_table_has_each_kind_of_error():
@@ -140,32 +135,30 @@ def test_whole_benchmark_is_measured():
     assert run(MEASURE).stdout.count("only the solution earns") == 3
 
 
-def test_own_dockerfile_is_scored(fake, checkout):
+@pytest.mark.usefixtures("fake", "checkout")
+def test_own_dockerfile_is_scored():
     """With the folders of a user."""
-    for folder in ("answers", "checkouts/express"):
-        (checkout / folder).mkdir(parents=True)
+    os.mkdir("answers")
+    os.makedirs("checkouts/express")
     shutil.copy("artifacts/example.dockerfile", "answers/gpt-5.dockerfile")
     shutil.copy("rubrics/example.json", "rubrics/express.json")
 
     run(OWN)
 
-    assert json.loads(Path("reports/gpt-5/express.json").read_text())["repo"] == "express"
+    assert written() == ["gpt-5/express.json"]
 
 
-def test_image_is_kept_to_work_on_one_test(fake, checkout):
-    kept = run(KEEP).stdout
-    one = run(ONE_TEST).stdout
-
-    (tag,) = [name for name in fake.left() if ":kept-" in name]
-    assert f"docker run --rm -it --entrypoint /bin/sh {tag}\n" in kept
-    assert f"docker run --rm --entrypoint /bin/sh {tag} -c " in kept
-    assert re.search(r"^\w+ +compiles ", one, re.MULTILINE)
+@pytest.mark.usefixtures("fake", "checkout")
+def test_image_is_kept_to_work_on_one_test():
+    assert "image kept: " in run(KEEP).stdout
+    assert re.search(r"^\w+ +compiles ", run(ONE_TEST).stdout, re.MULTILINE)
 
 
-def test_ci_step_writes_junit(fake, checkout):
+@pytest.mark.usefixtures("fake", "checkout")
+def test_ci_step_writes_junit():
     run(CI_STEP)
 
-    assert (checkout / "reports" / "example.xml").read_text().startswith("<testsuite ")
+    assert Path("reports/example.xml").read_text().startswith("<testsuite ")
 
 
 @pytest.mark.usefixtures("benchmark")
@@ -189,8 +182,8 @@ def test_benchmark_is_evaluated_by_a_cluster(request):
     file = Path("scheduler.json")
 
     def start(command):
-        words = f"exec {sys.executable} -m {command} --no-dashboard".split()
-        process = subprocess.Popen(["sh", "-c", " ".join(words)], stderr=subprocess.DEVNULL)
+        words = [sys.executable, "-m", *command.split(), "--no-dashboard"]
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         request.addfinalizer(process.wait)
         request.addfinalizer(process.terminate)
 
@@ -206,7 +199,7 @@ def test_board_begins_with_what_is_printed(monkeypatch, tmp_path):
     """The reports are those of the picture, which is not made anew."""
     (tmp_path / "chromium").write_text("#!/bin/sh\n")
     (tmp_path / "chromium").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
     done = run(f"{sys.executable} {PROJECT / 'tests' / 'picture'} 2>&1")
 
@@ -251,11 +244,9 @@ def test_quick_start_scores_the_example_in_full():
 
     done = run(QUICK_START.replace("tests/with-engine ", "", 1))  # here an engine answers
 
-    report = json.loads(Path("reports/example.json").read_text())
-    assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == "10 of 10 tests passed, score 23 of 23 (100.0%)"
-    assert set(statuses(report).values()) == {"passed"}
-    assert report["warnings"] == []
+    assert "warning: " not in done.stdout
+    assert written() == ["example.json"]
     assert census() == before
 
 
@@ -264,26 +255,14 @@ def test_review_is_what_is_printed():
     assert run(REVIEW).stdout == REVIEW_SHOWN
 
 
-@pytest.mark.usefixtures("networked_engine", "legacy")
-def test_tree_and_board(checkout):
+@pytest.mark.usefixtures("networked_engine", "legacy", "checkout")
+def test_tree_and_board():
     evaluated = run(TREE)
-    board = run(BOARD)
+    board = run(BOARD).stdout
 
-    scores = {
-        place: json.loads(Path("reports", place).read_text())["summary"]["total_score"]
-        for place in written()
-    }
     assert evaluated.returncode == 0, evaluated.stdout
-    assert scores == {
-        "tree/atlas/ledger.json": 9,
-        "tree/atlas/slug.json": 9,
-        "tree/atlas/stock.json": 9,
-        "tree/birch/ledger.json": 0,
-        "tree/birch/slug.json": 5,
-        "tree/birch/stock.json": 3,
-    }
-    assert re.findall(r"^(\w+) +([\d.]+%) +-", board.stdout, re.MULTILINE) == [
+    assert re.findall(r"^(\w+) +([\d.]+%) +-", board, re.MULTILINE) == [
         ("atlas", "100.0%"),
         ("birch", "29.6%"),
     ]
-    assert (checkout / "reports" / "board.html").stat().st_size
+    assert os.path.getsize("reports/board.html")
