@@ -73,33 +73,29 @@ def hermetic(monkeypatch, tmp_path):
 # The fake docker
 
 LAUNCHER = """#!/bin/sh
-# Simple calls are answered here, by a line of shell code: to start Python takes ten times as long.
+# Simple calls without a fault are answered here: to start Python takes ten times as long.
 name=$1
 case $name in image | container) name="$1 $2" ;; esac
-if [ -s "$FAKE_DOCKER/answers/$name" ]; then
+case $name in
+version | info) answer="cat $FAKE_DOCKER/$name" ;;
+ps) answer="ls $FAKE_DOCKER/containers" ;;
+"image ls") answer="ls $FAKE_DOCKER/images" ;;
+esac
+read -r settings <"$FAKE_DOCKER/settings"
+case $settings in *"'on': '$name'"* | *"'on': '*'"*) answer= ;; esac
+if [ "$answer" ] && [ ! -e "$FAKE_DOCKER/lost" ]; then
     echo "('$name', [], $$)" >>"$FAKE_DOCKER/calls"
-    . "$FAKE_DOCKER/answers/$name"
-    exit 0
+    exec $answer
 fi
 exec PYTHON -S -E -X utf8 FAKE_DOCKER_PY "$@"
 """
-LIST = 'for file in "$FAKE_DOCKER/{}"/*; do if [ -e "$file" ]; then echo "${{file##*/}}"; fi; done'
 SETTINGS = {
     "version": {
         "Client": {"Version": "28.2.2"},
         "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"},
     },
-    "info": {
-        "Driver": "overlay2",
-        "NCPU": 4,
-        "MemTotal": 2**32,
-    },
-    "image": {
-        "Id": "sha256:" + "1d" * 32,
-        "Size": 1234,
-        "Os": "linux",
-        "Architecture": "amd64",
-    },
+    "info": {"Driver": "overlay2", "NCPU": 4, "MemTotal": 2**32},
+    "image": {"Id": "sha256:" + "1d" * 32, "Size": 1234, "Os": "linux", "Architecture": "amd64"},
     "pull": {},  # docker's error by image or registry
     "environment": {},  # of a container, beside PATH
     "shell": "/bin/sh",
@@ -114,38 +110,31 @@ class Fake:
 
     def __init__(self, folder, program):
         self.folder, self.program, self.root = folder, program, folder / "root"
-        for name in ("images", "containers", "root", "answers"):
+        for name in ("images", "containers", "root"):
             (folder / name).mkdir(parents=True)
-        self._settings = SETTINGS
-        self.set()
+        (folder / "calls").touch()
+        self._write("settings", repr(SETTINGS))
+        self.set(**SETTINGS)
 
-    def set(self, **settings):
+    def set(self, **changes):
         """Change settings; a dict, such as version, is given as what differs from the default."""
-        for name, value in settings.items():
-            is_dict = isinstance(value, dict)
-            settings[name] = {**SETTINGS[name], **value} if is_dict else value
-        self._settings = {**self._settings, **settings}
-        texts = {name: json.dumps(self._settings[name]) for name in ("version", "info")}
-        (self.folder / "new").write_text(repr({**self._settings, **texts}))
-        os.replace(str(self.folder / "new"), str(self.folder / "settings"))
-
-        answers = {name: f"echo {shlex.quote(text)}" for name, text in texts.items()}
-        answers["ps"], answers["image ls"] = LIST.format("containers"), LIST.format("images")
-        faults = self._settings["faults"]
-        with_faults = {"*" if "engine" in fault["do"] else fault["on"] for fault in faults}
-        for name, code in answers.items():
-            has_fault = with_faults & {name, "*"}
-            (self.folder / "answers" / name).write_text("" if has_fault else code)
+        settings = ast.literal_eval((self.folder / "settings").read_text())
+        for name, value in changes.items():
+            settings[name] = {**SETTINGS[name], **value} if isinstance(value, dict) else value
+            if name in ("version", "info"):
+                self._write(name, json.dumps(settings[name]))
+        self._write("settings", repr(settings))
 
     def fault(self, on, do="fail", **details):
-        """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py.
+        """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py."""
+        settings = ast.literal_eval((self.folder / "settings").read_text())
+        self.set(faults=[*settings["faults"], {"on": on, "do": do, **details}])
 
-        `nth` is a number or a tuple of numbers; `since` a number means all later calls too;
-        `given` is a word that the call has to have.
-        """
-        if isinstance(details.get("nth"), int):
-            details["nth"] = (details["nth"],)
-        self.set(faults=[*self._settings["faults"], {"on": on, "do": do, **details}])
+    def inject(self, faults):
+        """Let calls fail, in the words of tests/docker-fault, with "; " between two calls."""
+        for line in filter(None, faults.split("; ")):
+            program = PROJECT / "tests" / "docker-fault"
+            subprocess.run([sys.executable, str(program), *shlex.split(line)], check=True)
 
     def shell(self, *lines):
         """Let a script play the image's /bin/sh."""
@@ -179,10 +168,13 @@ class Fake:
                     os.kill(int(process.name), signal.SIGKILL)
 
     def _calls(self):
-        file = self.folder / "calls"
-        text = file.read_text() if file.exists() else ""
-        whole_lines = text.split("\n")[:-1]
+        *whole_lines, _ = (self.folder / "calls").read_text().split("\n")
         return [ast.literal_eval(line)[:2] for line in whole_lines]
+
+    def _write(self, name, text):
+        """Write a file in one step: a call may read it at the same time."""
+        (self.folder / "new").write_text(f"{text}\n")
+        os.replace(str(self.folder / "new"), str(self.folder / name))
 
 
 @pytest.fixture(scope="session")
