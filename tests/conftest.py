@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import fcntl
 import functools
 import importlib.util
 import io
@@ -73,21 +72,25 @@ def hermetic(monkeypatch, tmp_path):
 # The fake docker
 
 LAUNCHER = """#!/bin/sh
-# Simple calls without a fault are answered here: to start Python takes ten times as long.
+# Simple calls are answered here: to start Python takes ten times as long.
 name=$1
 case $name in image | container) name="$1 $2" ;; esac
 case $name in
 version | info) answer="cat $FAKE_DOCKER/$name" ;;
 ps) answer="ls $FAKE_DOCKER/containers" ;;
 "image ls") answer="ls $FAKE_DOCKER/images" ;;
+*) exec {python} -S -E -X utf8 {fake_docker} "$@" ;;
 esac
 read -r settings <"$FAKE_DOCKER/settings"
-case $settings in *"'on': '$name'"* | *"'on': '*'"*) answer= ;; esac
-if [ "$answer" ] && [ ! -e "$FAKE_DOCKER/lost" ]; then
+case $settings in
+*"'on': '$name'"* | *"'on': '*'"*) has_fault=1 ;;
+esac
+if [ "$has_fault" ] || [ -e "$FAKE_DOCKER/lost" ]; then
+    {python} -S -E -X utf8 {fake_docker} "$@" || exit
+else
     echo "('$name', [], $$)" >>"$FAKE_DOCKER/calls"
-    exec $answer
 fi
-exec PYTHON -S -E -X utf8 FAKE_DOCKER_PY "$@"
+exec $answer
 """
 SETTINGS = {
     "version": {
@@ -191,8 +194,8 @@ def fake(monkeypatch, tmp_path, fake_docker_py):
     """Put the fake docker first on the PATH; the control experiment writes little."""
     program = tmp_path / "programs" / "docker"
     program.parent.mkdir()
-    text = LAUNCHER.replace("PYTHON", shlex.quote(sys.executable))
-    program.write_text(text.replace("FAKE_DOCKER_PY", shlex.quote(fake_docker_py)))
+    python, fake_docker = shlex.quote(sys.executable), shlex.quote(fake_docker_py)
+    program.write_text(LAUNCHER.format(python=python, fake_docker=fake_docker))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "fake"))
@@ -373,13 +376,9 @@ def busybox(tmp_path_factory):
     """Return a busybox: the host's, or that of Debian's package."""
     if shutil.which("busybox"):
         return shutil.which("busybox")
-    folder = tmp_path_factory.getbasetemp().parent / "busybox"  # of all workers
-    folder.mkdir(exist_ok=True)
-    with open(str(folder / "lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if shutil.which("apt-get") and shutil.which("dpkg") and not (folder / "bin").exists():
-            shell = "apt-get download busybox-static && dpkg -x *.deb ."
-            subprocess.run(["sh", "-c", shell], cwd=str(folder), **PIPES)
+    folder = tmp_path_factory.mktemp("busybox")
+    shell = "apt-get download busybox-static && dpkg -x *.deb ."
+    subprocess.run(["sh", "-c", shell], cwd=str(folder), **PIPES)
     program = folder / "bin" / "busybox"
     return (
         str(program) if program.exists() else pytest.skip("no busybox here or in Debian's package")
@@ -391,8 +390,7 @@ def shell(request, tmp_path):
     """Return each shell that images have as /bin/sh, under the name sh."""
     name = request.param
     program = request.getfixturevalue("busybox") if name == "busybox" else shutil.which(name)
-    link = tmp_path / "shells" / "sh"
-    link.parent.mkdir()
+    link = tmp_path / "sh"
     link.symlink_to(program or pytest.skip(f"no {name} on this machine"))
     return str(link)
 

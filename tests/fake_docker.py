@@ -5,7 +5,7 @@ or dies at a chosen call. The class Fake in conftest.py controls it. FAKE_DOCKER
 
 calls          a line per call: name, arguments, process id
 settings       a dict: what the engine returns, and the faults
-version, info  what these calls print
+version, info  what these calls print, as JSON
 images/        a file per tag
 containers/    a file per container: its state
 root/          the working folder of all containers
@@ -15,7 +15,8 @@ created        that which was created last
 
 Both sides write Python literals. A call's name is its subcommand, such as "build" or "image rm".
 The experiments have names of their own: "control COPY", "control RUN" and "control run" of the
-trivial Dockerfile, "from" of a Dockerfile that is only a FROM.
+trivial Dockerfile, "from" of a Dockerfile that is only a FROM. What "version", "info", "ps" and
+"image ls" print comes from the launcher in conftest.py, after the faults of the call.
 
 A Dockerfile may have any lines; these mean something:
 
@@ -32,7 +33,6 @@ import signal
 import sys
 import time
 
-SEPARATE_VALUE = ("--name", "--entrypoint", "--tag", "--file", "--format", "--filter")
 LOST = "Cannot connect to the Docker daemon at unix:///fake. Is the docker daemon running?"
 
 
@@ -68,24 +68,20 @@ def container_path(name):
     return f"{FOLDER}/containers/{name}"
 
 
-def emit(stdout, stderr=""):
-    for stream, text in ((sys.stdout, stdout), (sys.stderr, stderr)):
-        stream.write(text)
-        stream.flush()
+def emit(text, stream=sys.stdout):
+    print(text, end="", file=stream, flush=True)
 
 
 def fail(message, code=1):
-    emit("", f"{message}\n")
+    print(message, file=sys.stderr)
     sys.exit(code)
 
 
 def split(words):
-    """Return the options, and all words from the first one on that is none."""
-    options, words = {}, list(words)
-    while words and words[0].startswith("-") and words[0] != "-":
-        name, has_value, value = words.pop(0).partition("=")
-        options[name] = words.pop(0) if name in SEPARATE_VALUE and not has_value else value
-    return options, words
+    """Return the options (name=value), and all words from the first one on that is none."""
+    is_option = [word.startswith("-") and word != "-" for word in words]
+    count = [*is_option, False].index(False)
+    return dict(word.partition("=")[::2] for word in words[:count]), words[count:]
 
 
 # Names, records and faults
@@ -141,7 +137,8 @@ def inject_faults(name, words, number):
         elif do == "find the engine":
             remove(f"{FOLDER}/lost")
         else:
-            emit(fault.get("stdout", ""), fault.get("stderr", ""))
+            emit(fault.get("stdout", ""))
+            emit(fault.get("stderr", ""), sys.stderr)
             is_printed = True
             if do == "fail":
                 sys.exit(fault.get("code", 1))
@@ -179,7 +176,7 @@ def pull(image):
     if image == "scratch" or os.path.exists(image_path(image)):
         return
     first = image.split("/")[0]
-    registry = first if "." in first or (":" in first and "/" in image) else "docker.io"
+    registry = first if "." in first else "docker.io"
     problem = SETTINGS["pull"].get(image, SETTINGS["pull"].get(registry))
     if problem:
         fail(problem)
@@ -223,8 +220,7 @@ def run(options, tag, *arguments):
     if not os.path.exists(entrypoint):
         write({"Pid": 0}, path)
         reason = f'exec: "{entrypoint}": stat {entrypoint}: no such file or directory: unknown.'
-        message = f"failed to create task for container: {reason}"
-        fail(f"docker: Error response from daemon: {message}", 127)
+        fail(f"docker: Error response from daemon: failed to create task: {reason}", 127)
     write(os.getpid(), f"{FOLDER}/docker_run")
     pid = os.fork()
     if not pid:
@@ -260,9 +256,13 @@ def start_container(path, words):
         os._exit(126)
 
 
-def container_rm(name):
+def need_container(name):
     if not os.path.exists(container_path(name)):
         fail(f"Error response from daemon: No such container: {name}")
+
+
+def container_rm(name):
+    need_container(name)
     pid = read(container_path(name))["Pid"]
     if pid:
         kill_group(pid)
@@ -272,8 +272,7 @@ def container_rm(name):
 def container_inspect(name):
     import json
 
-    if not os.path.exists(container_path(name)):
-        fail(f"Error: No such container: {name}")
+    need_container(name)
     emit(f"{json.dumps({**read(container_path(name)), **SETTINGS['state']})}\n")
 
 
@@ -290,13 +289,7 @@ def main(words):
         build(options, lines, is_printed=is_printed)
     elif subcommand == "run":
         run(options, *rest)
-    elif subcommand in ("version", "info"):
-        with open(f"{FOLDER}/{subcommand}") as file:
-            emit(file.read())
-    elif subcommand in ("ps", "image ls"):
-        folder = "containers" if subcommand == "ps" else "images"
-        emit("".join(f"{name}\n" for name in os.listdir(f"{FOLDER}/{folder}")))
-    else:
+    elif subcommand not in ("version", "info", "ps", "image ls"):  # see the launcher
         globals()[subcommand.replace(" ", "_")](*rest)
 
 

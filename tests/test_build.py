@@ -131,9 +131,8 @@ LATE = {
 }
 
 
-@pytest.mark.parametrize("printed", LATE)
-def test_log_tells_the_step_that_was_running_at_the_time_limit(printed):
-    assert read_log(printed, exit_code=None).step == LATE[printed]
+def test_log_tells_the_step_that_was_running_at_the_time_limit():
+    assert {log: read_log(log, exit_code=None).step for log in LATE} == LATE
 
 
 # What a Dockerfile prints or quotes
@@ -213,14 +212,13 @@ NEEDS_BUILDKIT = {
 }
 
 
-@pytest.mark.parametrize("text", NEEDS_BUILDKIT)
-def test_dockerfile_needs_buildkit_if_the_legacy_builder_does_not_know_its_syntax(text):
-    dockerfile = f"FROM x\n{text}\n".encode()
+def test_dockerfile_needs_buildkit_if_the_legacy_builder_does_not_know_its_syntax():
+    def needs_buildkit(text, builder):
+        build = COPY_FAILED._replace(builder=builder)
+        return bool(de.log_fault(build, f"FROM x\n{text}\n".encode()))
 
-    fault = de.log_fault(COPY_FAILED, dockerfile)
-
-    assert bool(fault) is NEEDS_BUILDKIT[text]
-    assert not de.log_fault(COPY_FAILED._replace(builder="buildkit"), dockerfile)
+    assert {text: needs_buildkit(text, "legacy") for text in NEEDS_BUILDKIT} == NEEDS_BUILDKIT
+    assert not any(needs_buildkit(text, "buildkit") for text in NEEDS_BUILDKIT)
 
 
 IMAGES = {
@@ -242,9 +240,8 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("step", IMAGES)
-def test_image_that_a_step_needs(step):
-    assert de.image_of(step, b"") == IMAGES[step]
+def test_image_that_a_step_needs():
+    assert {step: de.image_of(step, b"") for step in IMAGES} == IMAGES
 
 
 STAGES = {
@@ -257,9 +254,10 @@ STAGES = {
 }
 
 
-@pytest.mark.parametrize("dockerfile", STAGES)
-def test_stage_is_no_image(dockerfile):
-    assert de.image_of("COPY --from=b /x /y", dockerfile) == STAGES[dockerfile]
+def test_stage_is_no_image():
+    step = "COPY --from=b /x /y"
+
+    assert {dockerfile: de.image_of(step, dockerfile) for dockerfile in STAGES} == STAGES
 
 
 def test_variable_of_an_image_has_the_default_of_its_arg():
@@ -281,9 +279,8 @@ REGISTRIES = {
 }
 
 
-@pytest.mark.parametrize("image", REGISTRIES)
-def test_registry_of_an_image(image):
-    assert de.registry_of(image) == REGISTRIES[image]
+def test_registry_of_an_image():
+    assert {image: de.registry_of(image) for image in REGISTRIES} == REGISTRIES
 
 
 # Who is at fault if docker says this about an image of Docker Hub; of a registry without a control
@@ -319,12 +316,11 @@ BLAME = {
 
 @pytest.mark.parametrize("kinds", BLAME, ids=str)
 def test_blame_for_an_image_that_docker_cannot_get(kinds):
+    places = [("docker.io", False), ("a.b", False), ("docker.io", True)]
     for problem in BLAME[kinds]:
-        hub, _ = de.blame_image(problem, "docker.io", offline=False)
-        elsewhere, _ = de.blame_image(problem, "a.b", offline=False)
-        offline, _ = de.blame_image(problem, "docker.io", offline=True)
+        found = [de.blame_image(problem, place, offline=offline)[0] for place, offline in places]
 
-        assert (hub, elsewhere, offline) == kinds, problem
+        assert tuple(found) == kinds, problem
 
 
 # Messages
@@ -344,9 +340,8 @@ DOCKER_ERRORS = {
 }
 
 
-@pytest.mark.parametrize("printed", DOCKER_ERRORS)
-def test_error_of_docker_is_shown_without_what_only_says_that_it_failed(printed):
-    assert de.docker_error(printed) == DOCKER_ERRORS[printed]
+def test_error_of_docker_is_shown_without_what_only_says_that_it_failed():
+    assert {printed: de.docker_error(printed) for printed in DOCKER_ERRORS} == DOCKER_ERRORS
 
 
 def dockerfile_fault(build, **changes):
@@ -365,9 +360,8 @@ CERTAIN = {
 }
 
 
-@pytest.mark.parametrize("log", CERTAIN)
-def test_failed_build_is_certain_if_neither_run_nor_add_had_begun(log):
-    assert dockerfile_fault(COPY_FAILED, log=log).is_certain is CERTAIN[log]
+def test_failed_build_is_certain_if_neither_run_nor_add_had_begun():
+    assert {log: dockerfile_fault(COPY_FAILED, log=log).is_certain for log in CERTAIN} == CERTAIN
 
 
 SUSPICIOUS = {
@@ -392,11 +386,12 @@ SUSPICIOUS = {
 }
 
 
-@pytest.mark.parametrize("line", SUSPICIOUS)
-def test_run_whose_output_mentions_the_host_is_suspicious(line):
-    error = dockerfile_fault(RUN_FAILED, output=["a", line, "b"])
+def test_run_whose_output_mentions_the_host_is_suspicious():
+    found = {
+        line: dockerfile_fault(RUN_FAILED, output=["a", line, "b"]).suspect for line in SUSPICIOUS
+    }
 
-    assert error.suspect == SUSPICIOUS[line]
+    assert found == SUSPICIOUS
 
 
 def test_run_that_was_killed_twice_is_suspicious():
@@ -414,11 +409,12 @@ SUSPICIOUS_STEPS = {
 }
 
 
-@pytest.mark.parametrize("step", SUSPICIOUS_STEPS)
-def test_step_that_downloads_is_suspicious_if_docker_mentions_the_network(step):
-    error = dockerfile_fault(COPY_FAILED, step=step, error="connection refused")
+def test_step_that_downloads_is_suspicious_if_docker_mentions_the_network():
+    refused = COPY_FAILED._replace(error="connection refused")
 
-    assert error.suspect == SUSPICIOUS_STEPS[step]
+    found = {step: dockerfile_fault(refused, step=step).suspect for step in SUSPICIOUS_STEPS}
+
+    assert found == SUSPICIOUS_STEPS
 
 
 # Experiments

@@ -169,9 +169,8 @@ def test_points_are_summed_without_rounding_errors_in_all_and_by_category(fake, 
 PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (0.29, 1): "29.0%", (0, 0): "0.0%"}
 
 
-@pytest.mark.parametrize("points", PERCENTAGES)
-def test_percentage_is_rounded_down(points):
-    assert de.percent(*points) == PERCENTAGES[points]
+def test_percentage_is_rounded_down():
+    assert {points: de.percent(*points) for points in PERCENTAGES} == PERCENTAGES
 
 
 NO_SCORE = dict.fromkeys(["engine", "registry", "usage", "interrupted"])
