@@ -84,6 +84,7 @@ esac
 read -r settings <"$FAKE_DOCKER/settings"
 case $settings in
 *"'on': '$name'"* | *"'on': '*'"*) has_fault=1 ;;
+*) has_fault= ;;
 esac
 if [ "$has_fault" ] || [ -e "$FAKE_DOCKER/lost" ]; then
     {python} -S -E -X utf8 {fake_docker} "$@" || exit
@@ -121,7 +122,7 @@ class Fake:
 
     def set(self, **changes):
         """Change settings; a dict, such as version, is given as what differs from the default."""
-        settings = ast.literal_eval((self.folder / "settings").read_text())
+        settings = self._settings()
         for name, value in changes.items():
             settings[name] = {**SETTINGS[name], **value} if isinstance(value, dict) else value
             if name in ("version", "info"):
@@ -130,8 +131,7 @@ class Fake:
 
     def fault(self, on, do="fail", **details):
         """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py."""
-        settings = ast.literal_eval((self.folder / "settings").read_text())
-        self.set(faults=[*settings["faults"], {"on": on, "do": do, **details}])
+        self.set(faults=[*self._settings()["faults"], {"on": on, "do": do, **details}])
 
     def inject(self, faults):
         """Let calls fail, in the words of tests/docker-fault, with "; " between two calls."""
@@ -169,6 +169,9 @@ class Fake:
                 environment = (process / "environ").read_bytes()
                 if str(self.folder) in f"{os.readlink(process / 'cwd')} {environment!r}":
                     os.kill(int(process.name), signal.SIGKILL)
+
+    def _settings(self):
+        return ast.literal_eval((self.folder / "settings").read_text())
 
     def _calls(self):
         *whole_lines, _ = (self.folder / "calls").read_text().split("\n")

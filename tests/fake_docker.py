@@ -104,13 +104,14 @@ def name_of(subcommand, options, rest, lines):
 
 def record(name, words):
     """Write the call down; return how many calls of that name there were, including this one."""
-    with open(f"{FOLDER}/calls", "ab+") as file:
-        file.write(f"{(name, words, os.getpid())!r}\n".encode())
+    own = repr((name, words, os.getpid()))
+    with open(f"{FOLDER}/calls", "a+") as file:
+        file.write(f"{own}\n")
         file.flush()
-        end_of_own = file.tell()  # another call may write after it
         file.seek(0)
-        lines = file.read(end_of_own).decode().splitlines()
-    return sum(line.startswith(f"({name!r}, ") for line in lines)
+        lines = file.read().splitlines()
+    until_own = lines[: lines.index(own) + 1]  # another call may have written after it
+    return sum(line.startswith(f"({name!r}, ") for line in until_own)
 
 
 def inject_faults(name, words, number):

@@ -166,7 +166,7 @@ def test_points_are_summed_without_rounding_errors_in_all_and_by_category(fake, 
     assert summary["by_category"] == {"x": dict(zip(TOTALS, [2, 2, 0, 0.3, 0.3]))}
 
 
-PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (0.29, 1): "29.0%", (0, 0): "0.0%"}
+PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (4.35, 10): "43.5%", (0, 0): "0.0%"}
 
 
 def test_percentage_is_rounded_down():
