@@ -187,8 +187,11 @@ def test_failed_build_has_the_score_0_and_other_errors_have_none(options, kind):
     assert report["test_results"][0]["status"] == "not_run"
 
 
-def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(fake, evaluate):
-    fake.fault("control COPY")
+def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(
+    fake, evaluate, monkeypatch
+):
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
+    fake.fault("version", since=2)  # after the build
 
     report = evaluate(["FROM x", "RUN exit 3"], TRUE)
 
