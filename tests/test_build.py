@@ -424,14 +424,14 @@ LAST_LINE = "the last line before the time limit"
 
 
 class Flow(NamedTuple):
-    """What goes wrong, and what follows: the calls that build or start something: the outcome.
+    """What goes wrong, and what follows.
 
     "control" is the control experiment, if all three parts of it are made. The outcome is the kind
     of the error, or the status of the only test.
     """
 
     when: str
-    then: str
+    then: str  # "what is built and started: outcome"
     dockerfile: str = "FROM x\nRUN exit 3"
     faults: str = ""  # as for tests/docker-fault
     hangs_after: str = ""  # what the build prints before it reaches its time limit
