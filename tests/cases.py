@@ -11,11 +11,8 @@ def run_command(command, **more):
 
 
 def output_contains(command, *contains, **more):
-    return {
-        "type": "output_contains",
-        "params": {"command": command, "contains": list(contains)},
-        **more,
-    }
+    params = {"command": command, "contains": list(contains)}
+    return {"type": "output_contains", "params": params, **more}
 
 
 def files_exist(*paths, **more):
@@ -45,14 +42,14 @@ ENVIRONMENT = {"SET": "1", "EMPTY": "", "PREFIX_SET": "1", "dotted.name": "x"}
 
 
 def fill(folder):
-    """Make the files of the cases, except a pipe, which no build context can contain."""
+    """Make the files of the cases."""
     (folder / "folder").mkdir()
     (folder / "file").write_text("needle in the hay\n")
     (folder / "program").write_text("#!/bin/sh\n")
     (folder / "program").chmod(0o755)
-    os.symlink("file", folder / "link")
-    os.symlink("folder", folder / "link-to-folder")
-    os.symlink("nowhere", folder / "dangling")
+    os.mkfifo(folder / "pipe")
+    for link, target in (("link", "file"), ("link-to-folder", "folder"), ("dangling", "nowhere")):
+        os.symlink(target, folder / link)
     for name in SPECIAL_NAMES:
         (folder / name).write_text(f"<{name}>")
 
@@ -107,7 +104,6 @@ FILES_EXIST = [
     passes("files, a link and special names", paths=["file", "link", *SPECIAL_NAMES]),
     fails("one of two is missing", f"{NO_FILE}: missing", paths=["file", "missing"]),
     fails("a pattern is a plain name", f"{NO_FILE}: fil*", paths=["fil*"]),
-    fails("a variable is a plain name", f"{NO_FILE}: $PWD/file", paths=["$PWD/file"]),
     fails("a folder", "a directory, not a file: folder", paths=["folder"]),
     fails("a dangling link", f"{NO_FILE}: dangling", paths=["dangling"]),
     fails("a pipe", ": pipe", paths=["pipe"]),
@@ -115,7 +111,6 @@ FILES_EXIST = [
 DIRS_EXIST = [
     passes("folders and a link to one", paths=["folder", "/etc", "link-to-folder"]),
     fails("a file", "a file, not a directory: file", paths=["file"]),
-    fails("a link to a file", "a file, not a directory: link", paths=["link"]),
     fails("nothing there", "nowhere", paths=["nowhere"]),
 ]
 FILE_CONTAINS = [
@@ -123,7 +118,6 @@ FILE_CONTAINS = [
     passes("all of two texts", path="file", contains=["needle", "hay"], match="all"),
     passes("a text with the end of a line, through a link", path="link", contains=["hay\n"]),
     passes("a path that looks like an option", path="-dash", contains=["<-dash>"]),
-    passes("a path that looks like shell code", path="$(false)", contains=["<$(false)>"]),
     passes("a path and a text that are not ASCII", path="é€", contains=["é€"]),
     fails("a text in another case", "contains none of 'Needle'", path="file", contains=["Needle"]),
     fails(
@@ -135,7 +129,6 @@ FILE_CONTAINS = [
     ),
     fails("a pattern is a plain text", "none of", path="file", contains=["needle.*hay"]),
     fails("no file", f"cannot read missing: {NO_FILE}", path="missing", contains=["file"]),
-    fails("a folder", "cannot read folder", path="folder", contains=["file"]),
     fails("a pipe", "cannot read pipe", path="pipe", contains=["x"]),
 ]
 RUN_COMMAND = [
@@ -147,9 +140,7 @@ RUN_COMMAND = [
     passes("drawn numbers", command="test {a*2} -eq $(({a} + {a}))", draw=DRAW),
     fails("it fails", "exit code 2, expected 0: no output", command="exit 2"),
     fails("it succeeds unexpectedly", "exit code 0, expected 3", command=":", exit_code=3),
-    fails("the shell stops at an error", "exit code 1", command="set -e; false; echo on"),
     fails("it replaces the shell", "exit code 130", command="exec sh -c 'exit 130'"),
-    fails("a syntax error", "exit code 2", command="if"),
     fails("no such program", "exit code 127", command="no-such"),
     fails("it kills itself", "exit code 137", command="kill -9 $$"),
     fails("the exit code of a failed docker run", "exit code 125", command="exit 125"),
@@ -160,10 +151,9 @@ RUN_COMMAND = [
     fails("a shell that is no program", "no shell", command=":", shell="./file", exit_code="any"),
 ]
 OUTPUT_CONTAINS = [
-    passes("standard output", command="echo out", contains=["out"]),
+    passes("standard output", command="echo a; echo b", contains=["a\nb"]),
     passes("standard error", command="echo err >&2", contains=["err"]),
     passes("a message of the shell", command="no-such || true", contains=["no-such"]),
-    passes("a text of two lines", command="echo a; echo b", contains=["a\nb"]),
     passes("a NUL byte", command="printf 'a\\000b'", contains=["b"]),
     passes("bytes that are not UTF-8", command="printf '\\377\\376x'", contains=["x"]),
     passes("drawn numbers", command="echo = $(({a} * 3))", contains=["= {a*3}\n"], draw=DRAW),

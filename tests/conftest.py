@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import fcntl
 import functools
 import importlib.util
 import io
@@ -73,33 +72,34 @@ def hermetic(monkeypatch, tmp_path):
 # The fake docker
 
 LAUNCHER = """#!/bin/sh
-# Simple calls are answered here, by a line of shell code: to start Python takes ten times as long.
+# Simple calls are answered here: to start Python takes ten times as long.
 name=$1
 case $name in image | container) name="$1 $2" ;; esac
-if [ -s "$FAKE_DOCKER/answers/$name" ]; then
+case $name in
+version | info) answer="cat $FAKE_DOCKER/$name" ;;
+ps) answer="ls $FAKE_DOCKER/containers" ;;
+"image ls") answer="ls $FAKE_DOCKER/images" ;;
+*) exec {python} -S -E -X utf8 {fake_docker} "$@" ;;
+esac
+read -r settings <"$FAKE_DOCKER/settings"
+case $settings in
+*"'on': '$name'"* | *"'on': '*'"*) has_fault=1 ;;
+*) has_fault= ;;
+esac
+if [ "$has_fault" ] || [ -e "$FAKE_DOCKER/lost" ]; then
+    {python} -S -E -X utf8 {fake_docker} "$@" || exit
+else
     echo "('$name', [], $$)" >>"$FAKE_DOCKER/calls"
-    . "$FAKE_DOCKER/answers/$name"
-    exit 0
 fi
-exec PYTHON -S -E -X utf8 FAKE_DOCKER_PY "$@"
+exec $answer
 """
-LIST = 'for file in "$FAKE_DOCKER/{}"/*; do if [ -e "$file" ]; then echo "${{file##*/}}"; fi; done'
 SETTINGS = {
     "version": {
         "Client": {"Version": "28.2.2"},
         "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"},
     },
-    "info": {
-        "Driver": "overlay2",
-        "NCPU": 4,
-        "MemTotal": 2**32,
-    },
-    "image": {
-        "Id": "sha256:" + "1d" * 32,
-        "Size": 1234,
-        "Os": "linux",
-        "Architecture": "amd64",
-    },
+    "info": {"Driver": "overlay2", "NCPU": 4, "MemTotal": 2**32},
+    "image": {"Id": "sha256:" + "1d" * 32, "Size": 1234, "Os": "linux", "Architecture": "amd64"},
     "pull": {},  # docker's error by image or registry
     "environment": {},  # of a container, beside PATH
     "shell": "/bin/sh",
@@ -114,38 +114,30 @@ class Fake:
 
     def __init__(self, folder, program):
         self.folder, self.program, self.root = folder, program, folder / "root"
-        for name in ("images", "containers", "root", "answers"):
+        for name in ("images", "containers", "root"):
             (folder / name).mkdir(parents=True)
-        self._settings = SETTINGS
-        self.set()
+        (folder / "calls").touch()
+        self._write("settings", repr(SETTINGS))
+        self.set(**SETTINGS)
 
-    def set(self, **settings):
+    def set(self, **changes):
         """Change settings; a dict, such as version, is given as what differs from the default."""
-        for name, value in settings.items():
-            is_dict = isinstance(value, dict)
-            settings[name] = {**SETTINGS[name], **value} if is_dict else value
-        self._settings = {**self._settings, **settings}
-        texts = {name: json.dumps(self._settings[name]) for name in ("version", "info")}
-        (self.folder / "new").write_text(repr({**self._settings, **texts}))
-        os.replace(str(self.folder / "new"), str(self.folder / "settings"))
-
-        answers = {name: f"echo {shlex.quote(text)}" for name, text in texts.items()}
-        answers["ps"], answers["image ls"] = LIST.format("containers"), LIST.format("images")
-        faults = self._settings["faults"]
-        with_faults = {"*" if "engine" in fault["do"] else fault["on"] for fault in faults}
-        for name, code in answers.items():
-            has_fault = with_faults & {name, "*"}
-            (self.folder / "answers" / name).write_text("" if has_fault else code)
+        settings = self._settings()
+        for name, value in changes.items():
+            settings[name] = {**SETTINGS[name], **value} if isinstance(value, dict) else value
+            if name in ("version", "info"):
+                self._write(name, json.dumps(settings[name]))
+        self._write("settings", repr(settings))
 
     def fault(self, on, do="fail", **details):
-        """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py.
+        """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py."""
+        self.set(faults=[*self._settings()["faults"], {"on": on, "do": do, **details}])
 
-        `nth` is a number or a tuple of numbers; `since` a number means all later calls too;
-        `given` is a word that the call has to have.
-        """
-        if isinstance(details.get("nth"), int):
-            details["nth"] = (details["nth"],)
-        self.set(faults=[*self._settings["faults"], {"on": on, "do": do, **details}])
+    def inject(self, faults):
+        """Let calls fail, in the words of tests/docker-fault, with "; " between two calls."""
+        for line in filter(None, faults.split("; ")):
+            program = PROJECT / "tests" / "docker-fault"
+            subprocess.run([sys.executable, str(program), *shlex.split(line)], check=True)
 
     def shell(self, *lines):
         """Let a script play the image's /bin/sh."""
@@ -178,11 +170,17 @@ class Fake:
                 if str(self.folder) in f"{os.readlink(process / 'cwd')} {environment!r}":
                     os.kill(int(process.name), signal.SIGKILL)
 
+    def _settings(self):
+        return ast.literal_eval((self.folder / "settings").read_text())
+
     def _calls(self):
-        file = self.folder / "calls"
-        text = file.read_text() if file.exists() else ""
-        whole_lines = text.split("\n")[:-1]
+        *whole_lines, _ = (self.folder / "calls").read_text().split("\n")
         return [ast.literal_eval(line)[:2] for line in whole_lines]
+
+    def _write(self, name, text):
+        """Write a file in one step: a call may read it at the same time."""
+        (self.folder / "new").write_text(f"{text}\n")
+        os.replace(str(self.folder / "new"), str(self.folder / name))
 
 
 @pytest.fixture(scope="session")
@@ -199,8 +197,8 @@ def fake(monkeypatch, tmp_path, fake_docker_py):
     """Put the fake docker first on the PATH; the control experiment writes little."""
     program = tmp_path / "programs" / "docker"
     program.parent.mkdir()
-    text = LAUNCHER.replace("PYTHON", shlex.quote(sys.executable))
-    program.write_text(text.replace("FAKE_DOCKER_PY", shlex.quote(fake_docker_py)))
+    python, fake_docker = shlex.quote(sys.executable), shlex.quote(fake_docker_py)
+    program.write_text(LAUNCHER.format(python=python, fake_docker=fake_docker))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "fake"))
@@ -381,13 +379,9 @@ def busybox(tmp_path_factory):
     """Return a busybox: the host's, or that of Debian's package."""
     if shutil.which("busybox"):
         return shutil.which("busybox")
-    folder = tmp_path_factory.getbasetemp().parent / "busybox"  # of all workers
-    folder.mkdir(exist_ok=True)
-    with open(str(folder / "lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if shutil.which("apt-get") and shutil.which("dpkg") and not (folder / "bin").exists():
-            shell = "apt-get download busybox-static && dpkg -x *.deb ."
-            subprocess.run(["sh", "-c", shell], cwd=str(folder), **PIPES)
+    folder = tmp_path_factory.mktemp("busybox")
+    shell = "apt-get download busybox-static && dpkg -x *.deb ."
+    subprocess.run(["sh", "-c", shell], cwd=str(folder), **PIPES)
     program = folder / "bin" / "busybox"
     return (
         str(program) if program.exists() else pytest.skip("no busybox here or in Debian's package")
@@ -399,8 +393,7 @@ def shell(request, tmp_path):
     """Return each shell that images have as /bin/sh, under the name sh."""
     name = request.param
     program = request.getfixturevalue("busybox") if name == "busybox" else shutil.which(name)
-    link = tmp_path / "shells" / "sh"
-    link.parent.mkdir()
+    link = tmp_path / "sh"
     link.symlink_to(program or pytest.skip(f"no {name} on this machine"))
     return str(link)
 

