@@ -696,9 +696,8 @@ LIMIT = [
     ),
     Flow(
         "a RUN that takes too long prints an ARG",
+        "build, control: build_timeout",
         hangs_after="Step 9/9 : ARG X",
-        calls="build, control",
-        outcome="build_timeout",
     ),
     Flow(
         "a RUN that takes too long prints a FROM with a variable",

@@ -82,8 +82,9 @@ def test_dockerfile_of_the_repository_itself_is_no_answer():
 
     out = run("--list", "--layout", "{model}/{repo}/x.dockerfile")[1]
 
-    misfit = "left out: like no --layout: 'artifacts/app.dockerfile'\n"
-    assert out == f"m: 1 Dockerfile, 0 resumed\n{misfit}"
+    assert out.startswith(
+        "m: 1 Dockerfile, 0 resumed\nlike no --layout: 'artifacts/app.dockerfile'\n"
+    )
 
 
 def test_folder_comes_before_a_link_to_it_and_the_last_name_may_be_the_model():

@@ -14,6 +14,7 @@ HEADING = r"# -{93}\n# (?=\w)"  # of a section
 # What a section uses of a later one; each has its reason in the order in which one reads them.
 FORWARD = {
     "CHECKS": "the types of tests are found by their name in a rubric",
+    "Check": "a test of an unknown type has none",
     "read_file": "of /etc/machine-id",
     "host_fault": "the control experiment is the same for a test and for a build",
     "build_context": "the inputs of a build are read before it",
