@@ -221,8 +221,10 @@ def files_below(
             after_names = relative[match.end(match.lastindex or 0) :] if match else ""
             if "/" in after_names:
                 is_answer = True
-            if os.path.isfile(path):  # a pipe would block
+            if os.path.isfile(path):
                 yield path, match
+            elif match:  # a pipe would block
+                left_out["no regular file"].append(path)
         if not is_answer:  # links last: the folder itself comes first
             names.sort(key=lambda name: os.path.islink(os.path.join(place, name)))
             folders.extend(names)

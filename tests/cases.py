@@ -47,6 +47,8 @@ def fill(folder):
     (folder / "file").write_text("needle in the hay\n")
     (folder / "program").write_text("#!/bin/sh\n")
     (folder / "program").chmod(0o755)
+    (folder / "broken").write_text("#!/no/interpreter\n")
+    (folder / "broken").chmod(0o755)
     os.mkfifo(folder / "pipe")
     for link, target in (("link", "file"), ("link-to-folder", "folder"), ("dangling", "nowhere")):
         os.symlink(target, folder / link)
@@ -149,6 +151,7 @@ RUN_COMMAND = [
     fails("it looks like an option with a plus sign", "exit code 6", command="+x; exit 6"),
     fails("a shell that the image lacks", "has no shell ./no", command="true", shell="./no"),
     fails("a shell that is no program", "no shell", command=":", shell="./file", exit_code="any"),
+    fails("a shell that does not run", "no shell", command=":", shell="./broken", exit_code="any"),
 ]
 OUTPUT_CONTAINS = [
     passes("standard output", command="echo a; echo b", contains=["a\nb"]),

@@ -248,6 +248,8 @@ STAGES = {
     b"FROM y\nFROM x AS b\n": "",
     b"from --platform=a x \\\n  as B\r\n": "",
     b"FROM x \\\n# comment\n  AS b\n": "",
+    b"\xef\xbb\xbfFROM x A\\\r\nS b\r\n": "",
+    b"# escape=`\n\x0cFROM x `\nAS b": "",
     b"# FROM x AS b\nFROM x AS bc\n": "b",
     b"FROM b AS b\n": "b",
     b"FROM x AS b\nFROM b\n": "",

@@ -96,10 +96,17 @@ def test_folder_comes_before_a_link_to_it_and_the_last_name_may_be_the_model():
     assert out.startswith("n: 1 Dockerfile, 0 resumed\nz/m: 1 Dockerfile, 0 resumed\n")
 
 
-def test_base_images_are_listed_without_stages():
-    tree({"m/a": "FROM x:1 AS one\nFROM one", "n/a": "FROM x:1"})
+def test_link_to_nothing_and_a_pipe_are_left_out():
+    tree({"m/app": "", "m/lib": "", "m/web": ""})
+    os.unlink("artifacts/m/lib.dockerfile")
+    os.symlink("nothing", "artifacts/m/lib.dockerfile")
+    os.unlink("artifacts/m/web.dockerfile")
+    os.mkfifo("artifacts/m/web.dockerfile")
 
-    assert re.findall("base image.*", run("--list")[1]) == ["base image x:1: 2 Dockerfiles"]
+    code, out, _ = run("--list")
+
+    assert code == 1
+    assert re.findall("left out: no regular file: .*(lib).*(web)", out)
 
 
 def test_report_never_replaces_a_rubric(stub):

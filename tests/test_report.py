@@ -316,6 +316,16 @@ def test_score_that_cannot_be_set_aside_is_not_replaced(options):
     assert len(problems) == 1
 
 
+def test_score_behind_a_link_is_kept_beside_the_file(options):
+    os.symlink("elsewhere.json", options.output)
+    de.write_reports(ended_by(None, options), options)
+
+    de.write_reports(ended_by("engine", options), options)
+
+    assert os.path.islink(options.output)
+    assert de.is_scored(de.read_report(os.path.realpath(options.output) + ".previous"))
+
+
 @pytest.mark.parametrize(
     ("there", "new", "is_kept"),
     [

@@ -279,6 +279,20 @@ def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evalu
     assert all("--start-timeout" in message for message in messages(report))
 
 
+@pytest.mark.parametrize(("options", "expected"), [([], "engine"), (["--network=x"], "usage")])
+def test_network_that_does_not_work_is_no_fault_of_the_image(
+    fake, evaluate, monkeypatch, options, expected
+):
+    def run_container(_run, _test, options, keep):
+        return de.ContainerRun() if "--network=none" in options.run_options else NOT_BEGUN
+
+    monkeypatch.setattr(de, "run_container", run_container)
+
+    report = evaluate(["FROM x"], TRUE, run_options=options)
+
+    assert outcome(report) == expected, report["error"]
+
+
 def test_test_that_hangs_with_a_network_is_no_refused_network(fake, evaluate, monkeypatch):
     def run_container(_run, _test, options, keep):
         hangs = NOT_BEGUN._replace(state=RUNNING)
