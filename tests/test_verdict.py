@@ -71,6 +71,23 @@ def test_verdict_needs_a_proof(what):
     assert de.verdict(test, container._replace(state=record)).status == status
 
 
+@pytest.mark.parametrize("is_out_of_memory", [True, False])
+def test_message_says_that_a_container_ran_out_of_memory(is_out_of_memory):
+    record = {**EXITED_WITH_1, "OOMKilled": is_out_of_memory}
+
+    result = de.verdict(check("command_exists", name="x"), ENDED_EARLY._replace(state=record))
+
+    assert ("out of memory" in result.message) == is_out_of_memory
+
+
+def test_time_of_a_test_is_that_between_its_markers(fake, evaluate):
+    fake.inject("run do=sleep seconds=2")
+
+    (row,) = evaluate(["FROM x"], TRUE)["test_results"]
+
+    assert 0 < row["execution_time"] < 2
+
+
 def test_environment_that_cannot_be_read_fails():
     container = de.ContainerRun(docker_code=1, test_code=1, found=(True, False))
 
