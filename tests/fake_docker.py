@@ -192,7 +192,7 @@ def image_inspect(tag):
     import json
 
     need_image(tag)
-    emit(f"{json.dumps(SETTINGS['image'])}\n")
+    emit(f"{json.dumps([SETTINGS['image']])}\n")
 
 
 def image_tag(tag, other):

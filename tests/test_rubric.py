@@ -202,6 +202,16 @@ def test_terms_of_drawn_numbers_are_replaced_in_command_and_contains(text):
     assert check.needles == (TERMS[text].encode(),)
 
 
+def test_numbers_are_drawn_from_their_whole_range():
+    test = output_contains("echo {a} {b}", "x")
+    test["params"]["draw"] = {"a": [-1, 1], "b": [0, 999_999]}
+
+    numbers = [read(test).tests[0].check.drawn for _ in range(100)]
+
+    assert {number["a"] for number in numbers} == {-1, 0, 1}
+    assert all(0 <= number["b"] <= 999_999 for number in numbers)
+
+
 def test_numbers_are_drawn_anew_for_each_evaluation():
     first, second = (read(drawn("", "x")).tests[0].check.drawn for _ in range(2))
 
