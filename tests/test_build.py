@@ -289,6 +289,7 @@ def test_registry_of_an_image():
 
 # Who is at fault if docker says this about an image of Docker Hub; of a registry without a control
 # image; with --offline. The control image can be had.
+# By whom is at fault: with a registry of the table, with another one, with --offline
 BLAME = {
     ("build", "build", "build"): [
         "manifest for x:1 not found: manifest unknown",

@@ -178,6 +178,29 @@ OF_OTHERS = f"""
 """
 
 
+def test_leftovers_of_a_run_of_another_user_stay(fake, evaluate, monkeypatch):
+    def kill(_process, _signal):
+        raise PermissionError
+
+    (fake.folder / "images" / f"dockerfile-evaluator:{GONE}").touch()
+    monkeypatch.setattr(os, "kill", kill)
+
+    evaluate(["FROM x"], TRUE)
+
+    assert fake.left() == [f"dockerfile-evaluator:{GONE}"]
+
+
+def test_other_pid_namespace_is_another_host(monkeypatch):
+    stat = os.stat
+
+    def stat_in_another_namespace(path, **more):
+        return stat("/" if path == "/proc/self/ns/pid" else path, **more)
+
+    monkeypatch.setattr(os, "stat", stat_in_another_namespace)
+
+    assert not de.Run(de.Docker("docker")).name.startswith(f"{HOST}-")
+
+
 def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
     fake, evaluate, left, tmp_path
 ):
@@ -235,7 +258,7 @@ def test_interrupt_ends_what_runs_and_removes_everything(fake, start_until, repo
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
-@pytest.mark.parametrize("signals", [[INT], [TERM], [HUP], [INT, INT]], ids=str)
+@pytest.mark.parametrize("signals", [[INT], [TERM], [HUP], [INT, TERM]], ids=str)
 def test_signal_ends_a_test_at_once_and_is_the_exit_code(fake, start_until, report, signals):
     """By SIGKILL to docker: SIGTERM would be passed on to the test."""
     fake.fault("run", "ignore SIGTERM")

@@ -256,6 +256,17 @@ def test_only_the_faked_image_has_no_network(fake):
 
 
 @pytest.mark.usefixtures("fake")
+def test_test_that_the_solution_fails_only_sometimes_is_named():
+    Path("Dockerfile").write_text("FROM x\n")
+    third = 'echo >>runs; test "$(wc -l <runs)" -ne 3'  # after bare and faked
+
+    code, out, _ = run(write(third), "--base", "x", "--solution", "Dockerfile", "--repeat", "2")
+
+    assert "solution: tests[0] 'run_command_1': failed 1 of 2 times" in out
+    assert code == 1
+
+
+@pytest.mark.usefixtures("fake")
 def test_solution_that_cannot_be_built_keeps_the_other_measurements():
     Path("Dockerfile").write_text("FROM x\nCOPY missing /\n")
 

@@ -285,6 +285,14 @@ def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, eval
     assert fake.count("control run") == 1
 
 
+def test_image_whose_first_test_timed_out_has_been_started(fake, evaluate):
+    fake.inject("run since=2")
+
+    report = evaluate(["FROM x"], run_command("sleep 600", timeout=1), TRUE)
+
+    assert outcome(report) == "engine"
+
+
 def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.1)
     fake.fault("run", "hang")
