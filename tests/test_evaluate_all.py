@@ -316,9 +316,10 @@ def test_any_name_of_a_model_and_a_file(stub, name):
 
 
 @pytest.mark.parametrize(
-    ("words", "calls"), [("engine " * 9, 3), ("engine late " * 4, 8), ("registry " * 9, 9)]
+    ("words", "calls"),
+    [("engine " * 9, 3), ("crash " * 9, 3), ("engine late " * 4, 8), ("registry " * 9, 9)],
 )
-def test_three_engine_errors_in_a_row_stop_the_run(stub, words, calls):
+def test_three_errors_of_this_machine_in_a_row_stop_the_run(stub, words, calls):
     tree({f"m/{number}": word for number, word in enumerate(words.split())})
 
     code = run("--parallel", "1", "--no-repeat")[0]
