@@ -61,7 +61,8 @@ def without_times(line):
 def fits(line, expected):
     """Compare two lines; the expected one may be a pattern."""
     if expected.endswith(" (glob)"):
-        return fnmatch.fnmatchcase(line, expected[: -len(" (glob)")])
+        pattern = without_times(expected[: -len(" (glob)")])
+        return fnmatch.fnmatchcase(without_times(line), pattern)
     return without_times(expected) == without_times(line)
 
 
@@ -86,8 +87,8 @@ def session(fake, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_session(file, session, request):
-    if file.stem == "help" and sys.version_info < (3, 10):
-        pytest.skip("argparse had other headings before Python 3.10")
+    if file.stem in ("help", "evaluate") and sys.version_info < (3, 10):
+        pytest.skip("argparse had other headings, and XML another order of attributes")
     text = file.read_text()
     steps = STEP.findall(text)
     assert "".join(map("".join, steps)) == text, "a transcript ends with what a command prints"
