@@ -498,57 +498,63 @@ REPETITIONS = [
 PULLS = [
     Flow(
         "an image does not exist",
-        "build, from, from, control: build",
+        "build, from, from, from, control: build",
         faults="pull x='manifest unknown'",
     ),
     Flow(
+        "an image can be had alone only the second time",
+        "build, from, from, build: passed",
+        dockerfile="FROM x",
+        faults="build stdout='Step 1/1 : FROM x\n' stderr=EOF nth=1; from stderr=EOF nth=1",
+    ),
+    Flow(
         "an image does not exist, and its registry gives no other either",
-        "build, from, from, from: registry",
+        "build, from, from, from, from: registry",
         dockerfile="FROM ghcr.io/x",
         faults="pull ghcr.io='manifest unknown'",
     ),
     Flow(
         "an image does not exist, and another evaluation removes the control image meanwhile",
-        "build, from, from, from, control: build",
-        faults="pull x='manifest unknown'; from nth=2 stderr='no such image'",
+        "build, from, from, from, from, control: build",
+        faults="pull x='manifest unknown'; from nth=3 stderr='no such image'",
     ),
     Flow(
         "an image does not exist, and the engine is broken",
-        "build, from, from, control COPY: engine",
+        "build, from, from, from, control COPY: engine",
         faults="pull x='manifest unknown'; 'control COPY'",
     ),
     Flow(
         "an image of a registry without a control image does not exist",
-        "build, from, control: build",
+        "build, from, from, control: build",
         dockerfile="FROM a.b/x",
         faults="pull a.b='manifest unknown'",
     ),
     Flow(
         "nobody knows the host of an image",
-        "build, from, from, control: build",
+        "build, from, from, from, control: build",
         dockerfile="FROM a.b/x",
         faults="pull a.b='no such host'",
     ),
     Flow(
         "nobody knows any host",
-        "build, from, from, from: registry",
+        "build, from, from, from, from: registry",
         dockerfile="FROM a.b/x",
         faults="pull a.b='no such host' docker.io='no such host'",
     ),
     Flow(
         "the name of an image is invalid",
-        "build, from, control: build",
+        "build, from, from, control: build",
         faults="pull x='invalid reference format'",
     ),
     Flow(
         "a registry limits downloads of an image whose name looks like an answer",
-        "build, from: registry",
+        "build, from, from: registry",
         dockerfile="FROM u/hexadecimal",
         faults="pull docker.io='u/hexadecimal: toomanyrequests'",
     ),
     Flow(
         "no registry can be reached, --offline",
-        "build, from, control: build",
+        "build, from, from, control: build",
         faults="pull docker.io='no such host'",
         options={"offline": True},
     ),
@@ -571,13 +577,13 @@ PULLS = [
     ),
     Flow(
         "the image of COPY --from does not exist",
-        "build, from, from, control: build",
+        "build, from, from, from, control: build",
         dockerfile="FROM x\nCOPY --from=ghcr.io/x /y /",
         faults="build stdout='Step 2/2 : COPY --from=ghcr.io/x /y /\n'; pull ghcr.io/x=': denied'",
     ),
     Flow(
         "a download breaks off in RUN, BuildKit",
-        "build, from: registry",
+        "build, from, from: registry",
         faults="build stdout='#1 [1/2] FROM a.b/x:1@sha256:1d\n#2 [2/2] RUN y\n#2 ERROR: EOF\n'"
         "; pull a.b='unexpected EOF'",
     ),
@@ -682,7 +688,7 @@ LIMIT = [
     ),
     Flow(
         "a download takes too long, and alone it fails",
-        "build, from: registry",
+        "build, from, from: registry",
         hangs_after="Step 1/1 : FROM x",
         faults="pull docker.io=toomanyrequests",
     ),
@@ -769,8 +775,17 @@ def test_control_image_is_asked_of_its_registry_and_removed(fake, evaluate):
 
     evaluate(["FROM x"], TRUE)
 
-    assert ["--pull" in words for words in fake.calls("from")] == [False, True]
+    assert ["--pull" in words for words in fake.calls("from")] == [False, False, True]
     assert HUB_IMAGE in [words[-1] for words in fake.calls("image rm")]
+
+
+def test_control_image_that_was_there_stays(fake, evaluate):
+    (fake.folder / "images" / HUB_IMAGE.replace("/", "%")).touch()
+    fake.inject("pull x='manifest unknown'")
+
+    evaluate(["FROM x"], TRUE)
+
+    assert fake.left() == [HUB_IMAGE.replace("/", "%")]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ import DockerfileEvaluator as de
 def options(dockerfile, rubric, tmp_path):
     """Return the options of an evaluation."""
     output = str(tmp_path / "report.json")
-    return de.checked(de.Options(dockerfile("FROM x"), "example", rubric(TRUE), output))
+    path = rubric({**TRUE, "category": "x"})
+    return de.checked(de.Options(dockerfile("FROM x"), "example", path, output))
 
 
 # Fields
@@ -184,6 +185,7 @@ def test_failed_build_has_the_score_0_and_other_errors_have_none(options, kind):
     schema("report").validate(report)
     summary = report["summary"]
     assert summary["total_score"] == summary["success_rate"] == SCORES[kind]
+    assert summary["by_category"]["x"]["total_score"] == SCORES[kind]
     assert report["test_results"][0]["status"] == "not_run"
 
 

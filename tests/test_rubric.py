@@ -109,6 +109,7 @@ MISTAKES_BEYOND_A_SCHEMA = {
     r'{"type": "command_exists", "params": {"name": "a\ud800"}}': ".params.name",
     '{"params": {"command": "{a}", "draw": {"a": [1000000, 1]}}}': ".params.draw",
     '{"params": {"command": "{a}", "draw": {"a": [1, 999999]}}}': ".params.draw",
+    '{"params": {"command": "{a}", "draw": {"a": [2, 1000000]}}}': ".params.draw",
     '{"params": {"command": "x", "draw": {"a": [1, 1000000]}}}': ".params.draw",
     '{"params": {"command": "{a} {a/2}", "draw": {"a": [1, 1000000]}}}': ".params.draw",
     '{"params": {"command": "{a} {2*a}", "draw": {"a": [1, 1000000]}}}': ".params.draw",
