@@ -96,10 +96,10 @@ def test_without_an_engine_the_evaluation_ends_at_once_and_removes_nothing(fake,
 
 @pytest.fixture
 def short_limits(monkeypatch):
-    """Give the clean-up, and each docker command in it, half a second."""
-    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.5)
-    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 0.5)
-    monkeypatch.setattr(de.Docker.call, "__kwdefaults__", {"timeout": 0.5})
+    """Give the clean-up, and each docker command in it, two seconds."""
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 2.0)
+    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 2.0)
+    monkeypatch.setattr(de.Docker.call, "__kwdefaults__", {"timeout": 2.0})
 
 
 @pytest.mark.parametrize("call", ["container rm", "image rm"])
@@ -122,7 +122,7 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, short_limits
     started = time.monotonic()
     evaluate(["FROM x"], run_command(make_many))
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 # What others have left
