@@ -128,16 +128,13 @@ REGISTRIES = [
         registry="limits.example/x unavailable.example/x untrusted.example/x hangs-up.example/x",
     ),
     Registries("limits", registry="node:20-slim ghcr.io/x/y"),
-    Registries("pull-limits", registry="node:20-slim ghcr.io/x/y"),
-    Registries("unavailable", registry="node:20-slim mcr.microsoft.com/x nvcr.io/x/y"),
+    Registries("pull-limits", registry="node:20-slim mcr.microsoft.com/x"),
     Registries("authentication", registry="node:20-slim quay.io/x/y"),
-    Registries("forbidden", registry="node:20-slim ghcr.io/x/y"),
     Registries("hangs-up", registry="node:20-slim public.ecr.aws/x/y"),
     Registries("untrusted", registry="node:20-slim gcr.io/x/y"),
-    Registries("refuses", registry="node:20-slim refuses.example/x"),
     Registries(
         "away",
-        registry="node:20-slim registry.k8s.io/x nobody-knows.example/x",
+        registry="node:20-slim registry.k8s.io/x nvcr.io/x/y nobody-knows.example/x",
         build="missing.example/x",
     ),
 ]
