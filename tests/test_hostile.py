@@ -189,7 +189,7 @@ def test_verdicts_on_image(evaluate, image):
 def test_shell_that_waits_or_floods_fails_with_a_warning(evaluate, monkeypatch, program):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 1.0)
 
-    report = evaluate([DEBIAN, script("/bin/sh", f"exec {program}")], TRUE, TRUE, start_timeout=3)
+    report = evaluate([DEBIAN, script("/bin/sh", f"exec {program}")], TRUE, start_timeout=2)
 
     assert outcome(report) == "failed"
     assert "--start-timeout" in report["warnings"][0]
