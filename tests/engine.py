@@ -204,11 +204,10 @@ class FakeHub:
     all registries of REGISTRIES in fake_hub.py. Every download from http://127.0.0.1/ breaks off.
     Where a registry answers, it has the control images of the evaluator. The behaviours:
 
-    missing         no other image exists; the error is that of the real registry
+    missing         no other image exists
     limits          429, TOOMANYREQUESTS
     pull-limits     429 for GET, while HEAD says that every image exists but those named no-such
     unavailable     503
-    authentication  401, authentication required
     forbidden       403, denied
     hangs-up        the connection is closed without an answer
     untrusted       the certificate is nobody's
@@ -237,7 +236,7 @@ class FakeHub:
             for address in {fake_hub.ADDRESSES}; do ip address add $address dev lo; done
             rm -f {self.folder}/ready
             echo $$ >{self.folder}/pid
-            {sys.executable} -S -E {fake_hub.__file__} {self.folder} &
+            {sys.executable} -E {fake_hub.__file__} {self.folder} &
         """
 
     def write_client(self, folder: Path) -> None:

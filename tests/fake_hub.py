@@ -14,8 +14,6 @@ import json
 import platform
 import re
 import signal
-import socket
-import socketserver
 import ssl
 import sys
 import tarfile
@@ -23,6 +21,8 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
+
+import dnslib.server
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
@@ -51,7 +51,6 @@ UNKNOWN = Error(404, "MANIFEST_UNKNOWN", 'manifest tagged by "latest" is not fou
 ERRORS = {
     "limits": Error(429, "TOOMANYREQUESTS", "You have reached your pull rate limit."),
     "unavailable": Error(503),
-    "authentication": UNAUTHORIZED,
     "forbidden": DENIED,
 }
 
@@ -199,27 +198,23 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-class NameServer(socketserver.BaseRequestHandler):
-    """Knows the hosts, except those that are "away" (RFC 1035, section 4).
+class Names(dnslib.server.BaseResolver):
+    """Knows the hosts, except those that are "away".
 
     A hosts file would not do: Go caches it for five seconds.
     """
 
-    def handle(self) -> None:
-        query, client = self.request
-        end = query.index(b"\0", 12) + 5  # of the question: a name, its kind and its class
-        labels = query[13 : end - 5].decode("latin-1").lower()
-        registry = HOSTS.get(re.sub("[\0-\x1f]", ".", labels))  # a length is before each label
+    def resolve(self, request: dnslib.DNSRecord, _handler: object) -> dnslib.DNSRecord:
+        registry = HOSTS.get(str(request.q.qname).rstrip(".").lower())
         how = behaviour(registry) if registry else "away"
-
-        addresses = {"refuses": CLOSED_ADDRESS, "untrusted": UNTRUSTED_ADDRESS}
-        address = socket.inet_aton(addresses.get(how, ADDRESS))
-        answer = b"\xc0\x0c\0\x01\0\x01\0\0\0\0\0\x04" + address  # not to be kept
-        if how == "away" or not query.startswith(b"\0\x01\0\x01", end - 4):
-            answer = b""  # no such name, or no address of that kind
-        flags = b"\x81\x83" if how == "away" else b"\x81\x80"
-        counts = bytes([0, 1, 0, bool(answer), 0, 0, 0, 0])
-        client.sendto(query[:2] + flags + counts + query[12:end] + answer, self.client_address)
+        answer = request.reply()
+        if how == "away":
+            answer.header.rcode = dnslib.RCODE.NXDOMAIN
+        elif request.q.qtype == dnslib.QTYPE.A:
+            addresses = {"refuses": CLOSED_ADDRESS, "untrusted": UNTRUSTED_ADDRESS}
+            address = dnslib.A(addresses.get(how, ADDRESS))
+            answer.add_answer(dnslib.RR(request.q.qname, rdata=address))  # not to be kept
+        return answer
 
 
 def main() -> None:
@@ -231,9 +226,9 @@ def main() -> None:
         context.load_cert_chain(str(FOLDER / f"{name}.pem"))
         # The handshake is left to the thread of a connection.
         server.socket = context.wrap_socket(server.socket, True, do_handshake_on_connect=False)
-    names = socketserver.ThreadingUDPServer(("127.0.0.1", 53), NameServer)
-    for serve in (names.serve_forever, *(server.serve_forever for server in servers)):
-        threading.Thread(target=serve).start()
+    dnslib.server.DNSServer(Names(), "127.0.0.1", logger=dnslib.server.DNSLogger("")).start_thread()
+    for server in servers:
+        threading.Thread(target=server.serve_forever).start()
     (FOLDER / "ready").touch()
 
 

@@ -129,7 +129,7 @@ REGISTRIES = [
     ),
     Registries("limits", registry="node:20-slim ghcr.io/x/y"),
     Registries("pull-limits", registry="node:20-slim mcr.microsoft.com/x"),
-    Registries("authentication", registry="node:20-slim quay.io/x/y"),
+    Registries("forbidden", registry="node:20-slim quay.io/x/y"),
     Registries("hangs-up", registry="node:20-slim public.ecr.aws/x/y"),
     Registries("untrusted", registry="node:20-slim gcr.io/x/y"),
     Registries(
@@ -179,7 +179,7 @@ def test_control_image_that_was_not_there_is_removed(builder, hub, private, expe
     assert private.docker("images", "--quiet") == before
 
 
-@pytest.mark.parametrize("how", ["authentication", "pull-limits"])
+@pytest.mark.parametrize("how", ["forbidden", "pull-limits"])
 def test_control_image_that_was_there_proves_nothing_and_stays(builder, hub, private, expect, how):
     private.docker("pull", "--quiet", "hello-world")
     hub.behave(how)
