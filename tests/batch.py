@@ -41,13 +41,13 @@ def make_report(outcome, options, inputs, suspect=None, log=""):
 
 
 def scores():
-    """Return the part of the points in each report by MODEL/REPO, or the kind of its error."""
+    """Return the part of the tests that pass in each report by MODEL/REPO, or its error's kind."""
     found = {}
     for file in filter(Path.is_file, Path("reports").rglob("*.json")):
         content = json.loads(file.read_text())
-        total, most = (content["summary"][key] for key in ("total_score", "max_score"))
-        place = str(file.relative_to("reports"))[: -len(".json")]
-        found[place] = content["error"]["kind"] if total is None else total / most
+        place = str(file.relative_to("reports").with_suffix(""))
+        rate = content["summary"]["success_rate"]
+        found[place] = content["error"]["kind"] if rate is None else rate
     return found
 
 

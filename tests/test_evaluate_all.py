@@ -95,20 +95,18 @@ def test_link_to_nothing_and_a_pipe_are_left_out():
     os.symlink("nothing", "artifacts/m/lib.dockerfile")
     os.mkfifo("artifacts/m/web.dockerfile")
 
-    code, out, _ = run("--list")
+    out = run("--list")[1]
 
     assert "left out: no regular file: 'artifacts/m/lib.dockerfile', 'artifacts/m/web." in out
-    assert code == 1
 
 
 def test_report_never_replaces_a_rubric(stub):
     tree({"m/app": ""})
     rubric = Path("rubrics/app.json").read_text()
 
-    code = run("--layout", "*/{repo}.dockerfile", "--reports", "rubrics")[0]
+    run("--layout", "*/{repo}.dockerfile", "--reports", "rubrics")
 
     assert Path("rubrics/app.json").read_text() == rubric
-    assert code == 1
 
 
 def test_evaluation_has_checkout_overlay_and_the_options_of_the_evaluator(stub):
@@ -282,9 +280,9 @@ def test_full_disk_of_a_log_costs_no_report(stub):
     assert scores() == {"m/a": 1}
 
 
-@pytest.mark.parametrize("name", ["\udcff", "é\x1b[2J"], ids=["not UTF-8", "control characters"])
-def test_any_name_of_a_model_and_a_file(stub, name):
-    tree({f"{name}/{name}": ""})
+def test_any_name_of_a_model_and_a_file(stub):
+    """Such as one that is not UTF-8, and one with control characters."""
+    tree({f"{name}/{name}": "" for name in ("\udcff", "é\x1b[2J")})
 
     code, out, _ = run()
 
@@ -297,7 +295,7 @@ def test_any_name_of_a_model_and_a_file(stub, name):
 
 @pytest.mark.parametrize(
     ("words", "calls"),
-    [("engine " * 9, 3), ("crash " * 9, 3), ("engine late " * 4, 8), ("registry " * 9, 9)],
+    [("engine " * 9, 3), ("crash " * 9, 3), ("engine late " * 4, 8), ("engine registry " * 4, 8)],
 )
 def test_three_errors_of_this_machine_in_a_row_stop_the_run(stub, words, calls):
     tree({f"m/{number}": word for number, word in enumerate(words.split())})
@@ -336,6 +334,7 @@ def test_interrupt_ends_what_runs_and_the_next_start_continues(stub, number):
     assert scores() == {"m/a": 0, "m/b": 1, "m/c": 1}
 
 
+@pytest.mark.timeout(60)
 def test_interrupt_removes_containers_and_images(fake):
     interrupt = f"kill -INT {os.getpid()}; sleep 600"  # a container of the fake docker runs here
     tree({"m/a": "FROM x"}, run_command(interrupt, timeout=600))
@@ -364,14 +363,13 @@ def test_second_interrupt_does_not_wait_for_the_clean_up(fake):
 
 
 @pytest.mark.parametrize("screen", ["2>&1 | true", ">/dev/full", ">file"])
-def test_trouble_with_the_screen_changes_nothing_under_nohup(fake, monkeypatch, screen):
+def test_trouble_with_the_screen_changes_nothing_under_nohup(fake, screen):
     """A closed pipe, a full disk, and a name that the locale does not have."""
     tree({"münchen/a": "FROM x", "münchen/b": "FROM x\nRUN exit 3"})
-    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
-        monkeypatch.setenv(name, value)
-    script = f"trap '' HUP; {shlex.join(PROGRAM)} --no-repeat & kill -HUP $!; wait $!"
+    settings = "export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0; trap '' HUP; set -o pipefail"
+    script = f"{shlex.join(PROGRAM)} --no-repeat & kill -HUP $!; wait $!"
 
-    code = subprocess.call(["bash", "-o", "pipefail", "-c", f"({script}) {screen}"])
+    code = subprocess.call(["bash", "-c", f"{settings}; ({script}) {screen}"])
 
     assert scores() == {"münchen/a": 1, "münchen/b": 0}
     assert code == 0
