@@ -26,7 +26,7 @@ README, ARTIFACTS, RUBRICS, REPORTS, TESTS = (
 SESSION = r"```console\n\$ (python3 .*)\n((?s:.*?))```"  # a command, and what it prints
 
 
-def commands(page: str) -> list[str]:
+def commands(page):
     """Return the indented lines that are commands."""
     pattern = r"^    ((?:[A-Z_]+=\S+ )?(?:python3|tests/|dask|while|\.venv/).*)$"
     return re.findall(pattern, page, re.MULTILINE)
@@ -44,7 +44,7 @@ def commands(page: str) -> list[str]:
 (PYTHON,) = re.findall(r"```python\n(.*?)```", TESTS, re.DOTALL)
 
 
-def run(command: str) -> subprocess.CompletedProcess:
+def run(command):
     return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
 
 
@@ -66,12 +66,12 @@ def benchmark(fake, checkout):
         run(f"cd artifacts/gpt-5; mkdir {repo}; cp {repo}.dockerfile {repo}/Dockerfile")
 
 
-def written() -> list[str]:
+def written():
     """Return the paths of all reports."""
     return sorted(map(str, Path("reports").rglob("*.json")))
 
 
-def anchors(text: str) -> set[str]:
+def anchors(text):
     """Return what a link can name in a page."""
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
