@@ -368,7 +368,7 @@ def test_trouble_with_the_screen_changes_nothing_under_nohup(fake, screen):
     """A closed pipe, a full disk, and a name that the locale does not have."""
     tree({"münchen/a": "FROM x", "münchen/b": "FROM x\nRUN exit 3"})
     settings = "export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0; trap '' HUP; set -o pipefail"
-    script = f"{shlex.join(PROGRAM)} --no-repeat & kill -HUP $!; wait $!"
+    script = f"{' '.join(map(shlex.quote, PROGRAM))} --no-repeat & kill -HUP $!; wait $!"
 
     code = subprocess.call(["bash", "-c", f"{settings}; ({script}) {screen}"])
 
