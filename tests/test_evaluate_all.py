@@ -367,10 +367,15 @@ def test_second_interrupt_does_not_wait_for_the_clean_up(fake):
 def test_trouble_with_the_screen_changes_nothing_under_nohup(fake, screen):
     """A closed pipe, a full disk, and a name that the locale does not have."""
     tree({"münchen/a": "FROM x", "münchen/b": "FROM x\nRUN exit 3"})
-    settings = "export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0; trap '' HUP; set -o pipefail"
-    script = f"{' '.join(map(shlex.quote, PROGRAM))} --no-repeat & kill -HUP $!; wait $!"
+    program = " ".join(map(shlex.quote, PROGRAM))
+    script = f"""
+        export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0
+        trap '' HUP
+        set -o pipefail
+        {{ {program} --no-repeat & while kill -HUP $! 2>&-; do sleep 0.1; done; wait $!; }} {screen}
+    """
 
-    code = subprocess.call(["bash", "-c", f"{settings}; ({script}) {screen}"])
+    code = subprocess.call(["bash", "-c", script])
 
     assert scores() == {"münchen/a": 1, "münchen/b": 0}
     assert code == 0
