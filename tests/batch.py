@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import evaluate_all as ea
 from cases import run_command
-from conftest import PIPES, PROJECT, called
+from conftest import PIPES, PROJECT, called, load_program
 
+import DockerfileEvaluator as de
+
+ea = load_program(PROJECT / "artifacts" / "evaluate_all.py")
 run = functools.partial(called, ea.main)  # returns the exit code, stdout and stderr
 
 
@@ -25,26 +27,36 @@ def tree(dockerfiles, *tests):
         Path(f"rubrics/{file.stem}.json").write_text(json.dumps(rubric))
 
 
-def report(place):
-    """Return a report."""
-    return json.loads(Path(f"reports/{place}.json").read_text())
+def make_report(outcome, options, inputs, suspect=None, log=""):
+    """Return a report: `outcome` is the kind of its error, or the statuses of its tests."""
+    evaluation = de.Evaluation(options, inputs, de.Docker("docker"), de.Console(None))
+    evaluation.build = de.Build(0, log=log)
+    if isinstance(outcome, str):
+        evaluation.error = de.EvaluationError(outcome, "why", suspect)
+    else:
+        evaluation.image = {"Id": "1d" * 32}
+        for at, (test, status) in enumerate(zip(inputs.rubric.tests, outcome)):
+            evaluation.tests.results[test.id] = de.Result(status, f"m{at}")
+    return de.make_report(evaluation)
 
 
 def scores():
-    """Return the part of the points in each report by MODEL/REPO, or the kind of its error."""
+    """Return the part of the tests that pass in each report by MODEL/REPO, or its error's kind."""
     found = {}
     for file in filter(Path.is_file, Path("reports").rglob("*.json")):
         content = json.loads(file.read_text())
-        total, most = (content["summary"][key] for key in ("total_score", "max_score"))
-        place = str(file.relative_to("reports"))[: -len(".json")]
-        found[place] = content["error"]["kind"] if total is None else total / most
+        place = str(file.relative_to("reports").with_suffix(""))
+        rate = content["summary"]["success_rate"]
+        found[place] = content["error"]["kind"] if rate is None else rate
     return found
 
 
-def start(*words, **options):
+PROGRAM = [sys.executable, ea.__file__]
+
+
+def start(*words):
     """Start the command in a process of its own."""
-    program = [sys.executable, str(PROJECT / "artifacts" / "evaluate_all.py"), *words]
-    return subprocess.Popen(program, encoding="utf-8", **{**PIPES, **options})
+    return subprocess.Popen([*PROGRAM, *words], encoding="utf-8", **PIPES)
 
 
 def finished(process, seconds=120):

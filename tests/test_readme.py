@@ -5,7 +5,6 @@ The commands of a page are unpacked into names: one that no test runs would be a
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 from batch import tree
 from conftest import PROJECT, schema
-from engine import census, wait_for
+from engine import census
 
 import DockerfileEvaluator as de
 
@@ -27,7 +26,7 @@ README, ARTIFACTS, RUBRICS, REPORTS, TESTS = (
 SESSION = r"```console\n\$ (python3 .*)\n((?s:.*?))```"  # a command, and what it prints
 
 
-def commands(page: str) -> list[str]:
+def commands(page):
     """Return the indented lines that are commands."""
     pattern = r"^    ((?:[A-Z_]+=\S+ )?(?:python3|tests/|dask|while|\.venv/).*)$"
     return re.findall(pattern, page, re.MULTILINE)
@@ -37,23 +36,25 @@ def commands(page: str) -> list[str]:
 ((FIRST, FIRST_SHOWN), (REVIEW, REVIEW_SHOWN)) = re.findall(SESSION, README)
 (CHECK,) = re.findall(r"`(python3 [^`]* --check [^`]*)`", README)
 (RUBRIC, TEST_WITH_DRAW) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
+# Those of Dask are run by test_dask.py.
 (LIST, ALL, OVERLAY, *SHARDS, SCHEDULER, WORKER, DASK, PRUNE, CI_STEP) = commands(ARTIFACTS)
 (LINT, MEASURE) = commands(RUBRICS)
 (LINTED,) = re.findall(r"```\n(.*?)```", RUBRICS, re.DOTALL)
 ((RANKING, RANKED),) = re.findall(SESSION, REPORTS)
-PYTEST = commands(TESTS)
 (PYTHON,) = re.findall(r"```python\n(.*?)```", TESTS, re.DOTALL)
+
+
+def run(command):
+    return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """Change to a copy of the project, in which reports may be written."""
     folder = tmp_path / "checkout"
-    for name in ("artifacts", "rubrics"):
-        shutil.copytree(str(PROJECT / name), str(folder / name))
-    (folder / "reports").mkdir()
-    for name in ("DockerfileEvaluator.py", "reports/leaderboard.py", "reports/page.html"):
-        shutil.copy(str(PROJECT / name), str(folder / name))
+    folder.mkdir()
+    files = "DockerfileEvaluator.py artifacts rubrics reports/leaderboard.py reports/page.html"
+    run(f"cd {PROJECT} && cp -r --parents {files} {folder}")
     monkeypatch.chdir(folder)
 
 
@@ -62,20 +63,15 @@ def benchmark(fake, checkout):
     """Add two answers of one model, each as a file and as a folder."""
     for repo in ("express", "flask"):
         tree({f"gpt-5/{repo}": "FROM x"})
-        os.mkdir(f"artifacts/gpt-5/{repo}")
-        shutil.copy(f"artifacts/gpt-5/{repo}.dockerfile", f"artifacts/gpt-5/{repo}/Dockerfile")
+        run(f"cd artifacts/gpt-5; mkdir {repo}; cp {repo}.dockerfile {repo}/Dockerfile")
 
 
-def run(command: str) -> subprocess.CompletedProcess:
-    return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
+def written():
+    """Return the paths of all reports."""
+    return sorted(map(str, Path("reports").rglob("*.json")))
 
 
-def written() -> list[str]:
-    """Return the paths of the reports below `reports`."""
-    return sorted(str(file.relative_to("reports")) for file in Path("reports").rglob("*.json"))
-
-
-def anchors(text: str) -> set[str]:
+def anchors(text):
     """Return what a link can name in a page."""
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -138,14 +134,13 @@ def test_whole_benchmark_is_measured():
 @pytest.mark.usefixtures("fake", "checkout")
 def test_own_dockerfile_is_scored():
     """With the folders of a user."""
-    os.mkdir("answers")
-    os.makedirs("checkouts/express")
-    shutil.copy("artifacts/example.dockerfile", "answers/gpt-5.dockerfile")
-    shutil.copy("rubrics/example.json", "rubrics/express.json")
+    run("mkdir -p answers checkouts/express")
+    run("cp artifacts/example.dockerfile answers/gpt-5.dockerfile")
+    run("cp rubrics/example.json rubrics/express.json")
 
     run(OWN)
 
-    assert written() == ["gpt-5/express.json"]
+    assert written() == ["reports/gpt-5/express.json"]
 
 
 @pytest.mark.usefixtures("fake", "checkout")
@@ -172,51 +167,25 @@ def test_benchmark_is_evaluated(commands):
     for command in commands:
         run(command)
 
-    assert written() == ["gpt-5/express.json", "gpt-5/flask.json"]
+    assert written() == ["reports/gpt-5/express.json", "reports/gpt-5/flask.json"]
 
 
-@pytest.mark.long("starts a Dask cluster")
-@pytest.mark.usefixtures("benchmark")
-def test_benchmark_is_evaluated_by_a_cluster(request):
-    pytest.importorskip("distributed")
-    file = Path("scheduler.json")
-
-    def start(command):
-        words = [sys.executable, "-m", *command.split(), "--no-dashboard"]
-        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-        request.addfinalizer(process.wait)
-        request.addfinalizer(process.terminate)
-
-    start(f"{SCHEDULER} --host 127.0.0.1 --port 0 --scheduler-file {file}")
-    address = wait_for(lambda: file.exists() and json.loads(file.read_text() or "{}"))["address"]
-    start(WORKER.replace("tcp://HOST:8786", address))
-    run(DASK.replace("python3", sys.executable).replace("tcp://HOST:8786", address))
-
-    assert written() == ["gpt-5/express.json", "gpt-5/flask.json"]
-
-
-def test_board_begins_with_what_is_printed(monkeypatch, tmp_path):
-    """The reports are those of the picture, which is not made anew."""
-    (tmp_path / "chromium").write_text("#!/bin/sh\n")
-    (tmp_path / "chromium").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-
-    done = run(f"{sys.executable} {PROJECT / 'tests' / 'picture'} 2>&1")
+def test_board_begins_with_what_is_printed():
+    """The reports are those of the picture, which cannot be made anew without a PATH."""
+    printed = run(f"PATH= {sys.executable} {PROJECT / 'tests' / 'picture'} 2>&1").stdout
 
     assert RANKING == "python3 reports/leaderboard.py reports/"
     date = r"\d{4}-\d\d-\d\d"
-    assert re.sub(date, "", done.stdout).startswith(re.sub(date, "", RANKED))
+    assert re.sub(date, "", printed).startswith(re.sub(date, "", RANKED))
 
 
-@pytest.mark.long("collects the whole suite")
-@pytest.mark.parametrize("command", PYTEST)
-def test_selected_tests_exist(command):
-    """They are not run: that is what the suite does."""
-    words = command.replace("tests/with-engine ", "").replace(".venv/newest/bin/python", "")
+@pytest.mark.parametrize("command", commands(TESTS))
+def test_commands_of_pytest_select_something(command):
+    files = re.findall(r"tests/test_\w+\.py", command) or PROJECT.glob("tests/test_*.py")
+    sources = "".join((PROJECT / file).read_text() for file in files)
 
-    done = run(f"cd {PROJECT} && {sys.executable} {words} -p no:cacheprovider --collect-only")
-
-    assert done.returncode == 0
+    for keywords in re.findall(r'-k "?([\w ]+)', command):
+        assert re.search(rf"def test_\w*({keywords.replace(' or ', '|')})", sources)
 
 
 # Commands on an engine
@@ -246,7 +215,7 @@ def test_quick_start_scores_the_example_in_full():
 
     assert done.stdout.splitlines()[-1] == "10 of 10 tests passed, score 23 of 23 (100.0%)"
     assert "warning: " not in done.stdout
-    assert written() == ["example.json"]
+    assert written() == ["reports/example.json"]
     assert census() == before
 
 

@@ -18,7 +18,6 @@ import difflib
 import fnmatch
 import os
 import re
-import shlex
 import subprocess
 import sys
 
@@ -46,43 +45,35 @@ def run(commands):
     script = "exec 2>&1\n"
     for command in commands:
         script += re.sub("(?m)^  [$>] ", "", command) + f'echo "{MARK} $?"\n'
-    pipes = {"stdout": subprocess.PIPE, "encoding": "utf-8"}
-    done = subprocess.run(["/bin/sh", "-s"], input=script, timeout=300, **pipes)
-    parts = re.split(rf"{MARK} (\d+)\n", done.stdout)
-    for output, code in zip(parts[::2], parts[1::2]):
-        lines = output.splitlines() + ([f"[{code}]"] if code != "0" else [])
+    shell = ["/bin/sh", "-s"]
+    output = subprocess.check_output(shell, input=script, encoding="utf-8", timeout=300)
+    parts = re.split(rf"{MARK} (\d+)\n", output)
+    for text, code in zip(parts[::2], parts[1::2]):
+        lines = text.splitlines() + [f"[{code}]"] * (code != "0")
         yield [f"  {line}" for line in lines]
 
 
-def without_times(line):
-    return re.sub(r"\d+(\.\d+)? s\b", "0 s", line)
-
-
 def fits(line, expected):
-    """Compare two lines; the expected one may be a pattern."""
-    if expected.endswith(" (glob)"):
-        pattern = without_times(expected[: -len(" (glob)")])
-        return fnmatch.fnmatchcase(without_times(line), pattern)
-    return without_times(expected) == without_times(line)
+    """Compare two lines, except for times; the expected one may be a pattern."""
+    line, expected = (re.sub(r"\d+(\.\d+)? s\b", "0 s", text) for text in (line, expected))
+    pattern, glob, _ = expected.partition(" (glob)")
+    return fnmatch.fnmatchcase(line, pattern) if glob else line == expected
 
 
 @pytest.fixture
 def session(fake, tmp_path, monkeypatch):
     """Make an empty folder with links to the programs, and let it be the current one."""
     fake.set(info={"NCPU": 1})
-    folder, programs = tmp_path / "session", tmp_path / "session-programs"
     for program in PROGRAMS:
-        link = folder / program
+        link = tmp_path / "session" / program
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(PROJECT / program)
-    programs.mkdir()
-    python = programs / "python3"
-    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    python.chmod(0o755)
+    programs = fake.program.parent
     (programs / "docker-fault").symlink_to(PROJECT / "tests" / "docker-fault")
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    python = os.path.dirname(sys.executable)  # has python3
+    monkeypatch.setenv("PATH", os.pathsep.join([str(programs), python, os.environ["PATH"]]))
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.chdir(folder)
+    monkeypatch.chdir(tmp_path / "session")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -95,13 +86,13 @@ def test_session(file, session, request):
 
     found = ""
     for (prose, command, output), lines in zip(steps, run([step[1] for step in steps])):
-        expected = output.splitlines()
-        as_expected = [next((old for old in expected if fits(line, old)), line) for line in lines]
-        found += prose + command + "".join(f"{line}\n" for line in as_expected)
+        found += prose + command
+        for line in lines:
+            found += next((old for old in output.splitlines() if fits(line, old)), line) + "\n"
 
     if request.config.getoption("--rewrite-transcripts"):
         file.write_text(found)
-    difference = difflib.unified_diff(text.splitlines(), found.splitlines(), n=5, lineterm="")
-    lines = "\n".join(difference)
-    if lines:
-        pytest.fail(lines, pytrace=False)
+    texts = text.splitlines(), found.splitlines()
+    difference = "\n".join(difflib.unified_diff(*texts, n=5, lineterm=""))
+    if difference:
+        pytest.fail(difference, pytrace=False)
