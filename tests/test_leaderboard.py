@@ -8,6 +8,7 @@ import html
 import io
 import itertools
 import json
+import operator
 import os
 import random
 import re
@@ -86,6 +87,19 @@ def test_interval_of_a_mean_unless_scores_are_few_or_equal(scores, interval):
 def test_probability_that_one_of_two_samples_is_solved():
     """Of four samples of which none, one, … all are solved."""
     assert [lb.any_of(2, solved, 4) for solved in range(5)] == [0, 1 / 2, 5 / 6, 1, 1]
+
+
+@pytest.mark.long("imports scipy")
+@pytest.mark.parametrize("repos", [6, 42, 500])
+def test_interval_and_critical_difference_are_those_of_scipy(repos):
+    stats = pytest.importorskip("scipy.stats")
+    rows = [[random.Random(f"{model} {at}").random() for at in range(repos)] for model in "ab"]
+
+    low, high = stats.ttest_rel(*rows).confidence_interval(0.95)
+
+    interval = lb.mean_interval(list(map(operator.sub, *rows)), lowest=-1.0)
+    assert interval == pytest.approx((low, high), rel=1e-3)
+    assert lb.critical_difference(rows) == pytest.approx((high - low) / 2, rel=1e-3)
 
 
 @pytest.mark.long("simulates boards")
