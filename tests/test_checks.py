@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from cases import CASES, ENVIRONMENT, files_exist, fill, output_contains, run_command
+from cases import CASES, ENVIRONMENT, fill, output_contains, run_command
 from conftest import outcome, statuses
 
 import DockerfileEvaluator as de
@@ -118,13 +118,11 @@ def test_functions_on_the_path_gain_nothing(fake, files, evaluate, shell, name, 
 
 
 def test_rubric_text_is_utf_8_in_every_locale(fake, start, arguments, report):
-    (fake.root / "größe").mkdir()
-    (fake.root / "größe" / "ö€").write_text("läuft", encoding="utf-8")
+    (fake.root / "ö€").write_text("läuft", encoding="utf-8")
     tests = [
         run_command("test $(printf %s 'ö€' | od -An -tx1 | tr -d ' \\n') = c3b6e282ac"),
         output_contains("echo größe", "größe"),
-        ("file_contains", {"path": "größe/ö€", "contains": ["läuft"]}),
-        files_exist("größe/ö€"),
+        ("file_contains", {"path": "ö€", "contains": ["läuft"]}),
     ]
     ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -252,11 +253,11 @@ def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, options, ca
     outputs = ["1.json", "2.json", "3.json"]
 
     with ThreadPoolExecutor(3) as pool:
-        files = (options.dockerfile, "r", options.rubric)
-        reports = list(pool.map(lambda output: de.evaluate(*files, output), outputs))
+        evaluate = functools.partial(de.evaluate, options.dockerfile, "r", options.rubric)
+        reports = list(pool.map(evaluate, outputs))
 
-    assert [outcome(report) for report in reports] == ["passed"] * 3
-    assert [de.read_report(output) for output in outputs] == reports
+    assert list(map(outcome, reports)) == ["passed"] * 3
+    assert list(map(de.read_report, outputs)) == reports
     assert capfd.readouterr() == ("", "")
 
 
