@@ -15,9 +15,8 @@ created        that which was created last
 
 Both sides write Python literals. A call's name is its subcommand, such as "build" or "image rm".
 The experiments have names of their own: "control COPY", "control RUN" and "control run" of the
-trivial Dockerfile, "from" of a Dockerfile that is only a FROM, "control FROM" of the control image.
-What "version", "info", "ps" and "image ls" print comes from the launcher in conftest.py, after the
-faults of the call.
+trivial Dockerfile, "from" of a Dockerfile that is only a FROM. What "version", "info", "ps" and
+"image ls" print comes from the launcher in conftest.py, after the faults of the call.
 
 A Dockerfile may have any lines; these mean something:
 
@@ -100,9 +99,7 @@ def name_of(subcommand, options, rest, lines):
         return "control run"
     if lines[:1] == ["FROM scratch"]:
         return f"control {lines[1].split()[0]}"
-    if lines and rest == ["-"]:
-        return "control FROM" if "--pull" in options else "from"
-    return subcommand
+    return "from" if lines and rest == ["-"] else subcommand
 
 
 def record(name, words):

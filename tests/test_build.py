@@ -35,83 +35,88 @@ def recorded(name):
 
 
 RUN = 'RUN echo one; echo "E: cause"; echo bye; sleep 1; exit 3'
-RAN = de.Build(1, run_code=3, output=["one", "E: cause", "bye"])
-FAILED = de.Build(1, output=[])
-BUILDKIT_RUN = RAN._replace(builder="buildkit", step=f"[stage-1 2/3] {RUN}")
 EXPORT = "\n#2 DONE 0.1s\n#3 exporting to image\n#3 ERROR: x"
 OLD_RUN = f"executor failed running [sh -c exit 3{EXPORT}]: exit code: 3"
 LSTAT = f"lstat /etc/passwd/a{EXPORT}: not a directory"
-TOLD = {  # by a log; of the error its end
-    "legacy builder": RAN._replace(
-        log=recorded("legacy-run"),
-        builder="legacy",
-        step=RUN,
-        error="returned a non-zero code: 3",
+# A log; the builder and the step that has failed, the end of the error, the exit code of a RUN
+TOLD = {
+    "legacy builder": (
+        recorded("legacy-run"),
+        f"legacy: {RUN}",
+        "returned a non-zero code: 3",
+        3,
     ),
-    "BuildKit of docker 20.10": BUILDKIT_RUN._replace(
-        log=recorded("buildkit-20.10-run"),
-        error="]: exit code: 3",
+    "BuildKit of docker 20.10": (
+        recorded("buildkit-20.10-run"),
+        f"buildkit: [stage-1 2/3] {RUN}",
+        "]: exit code: 3",
+        3,
     ),
-    "buildx of docker 28.5": BUILDKIT_RUN._replace(
-        log=recorded("buildx-28.5-run"),
-        error='" did not complete successfully: exit code: 3',
+    "buildx of docker 28.5": (
+        recorded("buildx-28.5-run"),
+        f"buildkit: [stage-1 2/3] {RUN}",
+        '" did not complete successfully: exit code: 3',
+        3,
     ),
-    "podman": RAN._replace(
-        log=recorded("podman-5.8-run"),
-        builder="buildah",
-        step=RUN,
-        error="running runtime: exit status 3",
+    "podman": (
+        recorded("podman-5.8-run"),
+        f"buildah: {RUN}",
+        "running runtime: exit status 3",
+        3,
     ),
-    "podman, an image": FAILED._replace(
-        log=recorded("podman-5.8-from"),
-        builder="buildah",
-        step="FROM registry.invalid/a/b:1",
-        error="no such host",
-        output=["Trying to pull registry.invalid/a/b:1..."],
+    "podman, an image": (
+        recorded("podman-5.8-from"),
+        "buildah: FROM registry.invalid/a/b:1",
+        "no such host",
+        None,
     ),
-    "buildx, a download in RUN": FAILED._replace(
-        log=recorded("buildx-28.5-download"),
-        builder="buildkit",
-        step="[2/2] RUN true",
-        error="unexpected EOF",
+    "buildx, a download in RUN": (
+        recorded("buildx-28.5-download"),
+        "buildkit: [2/2] RUN true",
+        "unexpected EOF",
+        None,
     ),
-    "BuildKit of docker 20.10, the error quotes a failed export": FAILED._replace(
-        log=f"#2 [2/2] RUN x\n#2 ERROR: {OLD_RUN}\n------\n{OLD_RUN}\n",
-        builder="buildkit",
-        step="[2/2] RUN x",
-        error="exit code: 3",
-        run_code=3,
+    "BuildKit of docker 20.10, the error quotes a failed export": (
+        f"#2 [2/2] RUN x\n#2 ERROR: {OLD_RUN}\n------\n{OLD_RUN}\n",
+        "buildkit: [2/2] RUN x",
+        "exit code: 3",
+        3,
     ),
-    "buildx, the error quotes a failed export": FAILED._replace(
-        log=f"#2 [2/2] COPY a x\n#2 ERROR: {LSTAT}\n------\nERROR: failed to solve: {LSTAT}\n",
-        builder="buildkit",
-        step="[2/2] COPY a x",
-        error="not a directory",
+    "buildx, the error quotes a failed export": (
+        f"#2 [2/2] COPY a x\n#2 ERROR: {LSTAT}\n------\nERROR: failed to solve: {LSTAT}\n",
+        "buildkit: [2/2] COPY a x",
+        "not a directory",
+        None,
     ),
-    "legacy builder, the error quotes docker's advice": FAILED._replace(
-        log="Step 1/1 : RUN x\nThe command 'sh -c exit 3\nRun 'x' returned a non-zero code: 3\n",
-        builder="legacy",
-        step="RUN x",
-        error="exit 3",
-        run_code=3,
-        output=["Run 'x' returned a non-zero code: 3"],
+    "legacy builder, the error quotes docker's advice": (
+        "Step 1/1 : RUN x\nThe command 'sh -c exit 3\nRun 'x' returned a non-zero code: 3\n",
+        "legacy: RUN x",
+        "exit 3",
+        3,
     ),
-    "legacy builder, an earlier RUN printed an error": FAILED._replace(
-        log="Step 1/2 : RUN x\nERROR: a\nStep 2/2 : COPY x /\nCOPY failed: b\n",
-        builder="legacy",
-        step="COPY x /",
-        error="COPY failed: b",
+    "legacy builder, an earlier RUN printed an error": (
+        "Step 1/2 : RUN x\nERROR: a\nStep 2/2 : COPY x /\nCOPY failed: b\n",
+        "legacy: COPY x /",
+        "COPY failed: b",
+        None,
     ),
 }
 
 
 @pytest.mark.parametrize("what", TOLD)
-def test_log_tells_builder_step_output_and_error_whatever_the_error_quotes(what):
-    build = read_log(TOLD[what].log)
+def test_log_tells_builder_step_and_error_whatever_the_error_quotes(what):
+    log, step, error, run_code = TOLD[what]
 
-    assert build.error.endswith(TOLD[what].error)
-    assert build._replace(error=TOLD[what].error, base="") == TOLD[what]
+    build = read_log(log)
+
+    assert (f"{build.builder}: {build.step}", build.run_code) == (step, run_code)
+    assert build.error.endswith(error)
     assert de.log_fault(build, b"") is None
+
+
+@pytest.mark.parametrize("name", ["legacy", "buildkit-20.10", "buildx-28.5", "podman-5.8"])
+def test_log_tells_what_the_failed_step_has_printed(name):
+    assert read_log(recorded(f"{name}-run")).output == ["one", "E: cause", "bye"]
 
 
 def test_log_keeps_its_beginning_and_its_end():
@@ -179,12 +184,10 @@ def test_nothing_that_a_run_prints_gains_it_anything(builder, what):
     begin, prefix, end = BUILDERS[builder]
     log = begin + prefix + FORGED[what].replace("\n", f"\n{prefix}") + "\n"
 
-    failed = read_log(log + end)
-    late = read_log(log, exit_code=None)
+    failed, late = read_log(log + end), read_log(log, exit_code=None)
 
     assert failed.run_code == 1, "so it is not repeated, and no image is asked for"
-    assert de.log_fault(failed, b"") is None
-    assert de.log_fault(late, b"") is None
+    assert de.log_fault(failed, b"") is de.log_fault(late, b"") is None
     # An image that is there is no download, see the flows.
     assert de.image_of(late.step, b"") in ("", "there")
 
@@ -483,7 +486,7 @@ REPETITIONS = [
 PULLS = [
     Flow(
         "an image does not exist",
-        "build, from, from, control FROM, control: build",
+        "build, from, from, from, control: build",
         faults="pull x='manifest unknown'",
     ),
     Flow(
@@ -494,18 +497,18 @@ PULLS = [
     ),
     Flow(
         "an image does not exist, and its registry gives no other either",
-        "build, from, from, control FROM, control FROM: registry",
+        "build, from, from, from, from: registry",
         dockerfile="FROM ghcr.io/x",
         faults="pull ghcr.io='manifest unknown'",
     ),
     Flow(
         "an image does not exist, and another evaluation removes the control image meanwhile",
-        "build, from, from, control FROM, control FROM, control: build",
-        faults="pull x='manifest unknown'; 'control FROM' nth=1 stderr='no such image'",
+        "build, from, from, from, from, control: build",
+        faults="pull x='manifest unknown'; from nth=3 stderr='no such image'",
     ),
     Flow(
         "an image does not exist, and the engine is broken",
-        "build, from, from, control FROM, control COPY: engine",
+        "build, from, from, from, control COPY: engine",
         faults="pull x='manifest unknown'; 'control COPY'",
     ),
     Flow(
@@ -516,13 +519,13 @@ PULLS = [
     ),
     Flow(
         "nobody knows the host of an image",
-        "build, from, from, control FROM, control: build",
+        "build, from, from, from, control: build",
         dockerfile="FROM a.b/x",
         faults="pull a.b='no such host'",
     ),
     Flow(
         "nobody knows any host",
-        "build, from, from, control FROM, control FROM: registry",
+        "build, from, from, from, from: registry",
         dockerfile="FROM a.b/x",
         faults="pull a.b='no such host' docker.io='no such host'",
     ),
@@ -556,7 +559,7 @@ PULLS = [
     ),
     Flow(
         "the image of COPY --from does not exist",
-        "build, from, from, control FROM, control: build",
+        "build, from, from, from, control: build",
         dockerfile="FROM x\nCOPY --from=ghcr.io/x /y /",
         faults="build stdout='Step 2/2 : COPY --from=ghcr.io/x /y /\n'; pull ghcr.io/x=': denied'",
     ),
@@ -615,8 +618,8 @@ HOSTS = [
     ),
     Flow(
         "the target stage is only in the Dockerfile, and its image does not exist",
-        "build, from, from, control FROM, control: build",
-        faults="pull x='manifest unknown'; 'control FROM' given=--target=a;"
+        "build, from, from, from, control: build",
+        faults="pull x='manifest unknown'; from given=--target=a since=3;"
         " 'control COPY' given=--target=a; 'control RUN' given=--target=a",
         options={"build_options": ["--target=a"]},
     ),
@@ -734,13 +737,16 @@ def test_report_of_a_failed_build_tells_the_experiments(fake, evaluate):
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-def test_control_image_is_removed_unless_it_was_there(fake, evaluate, was_there):
+def test_control_image_is_asked_of_its_registry_and_removed_unless_it_was_there(
+    fake, evaluate, was_there
+):
     fake.inject("pull x='manifest unknown'")
     if was_there:
         (fake.folder / "images" / HUB_IMAGE.replace("/", "%")).touch()
 
     evaluate(["FROM x"], TRUE)
 
+    assert ["--pull" in words for words in fake.calls("from")] == [False, False, True]
     assert (HUB_IMAGE in str(fake.calls("image rm"))) is not was_there
 
 
@@ -750,9 +756,9 @@ FULL = "No space left on device"
 @pytest.mark.parametrize(
     ("faults", "command", "size"),
     [
-        ("build stdout='Step 1/1 : COPY x /\n' stderr='no such file'", "", 1024),
-        (f"build stdout='Step 1/1 : COPY x /\n' stderr='{FULL}'", "", 4096),
-        (f"run stderr='docker: {FULL}'", "cd /", 4096),
+        ("build stdout='Step 1/1 : COPY x /\n' stderr='no such file'", "true", 1024),
+        (f"build stdout='Step 1/1 : COPY x /\n' stderr='{FULL}'", "true", 4096),
+        (f"run stderr='docker: {FULL}'", "true", 4096),
         ("", f"echo {FULL}; echo bye; false", 4096),
     ],
 )
@@ -769,6 +775,6 @@ def test_control_experiment_writes_new_bytes_and_many_if_the_disk_may_be_full(
     fake.inject(faults)
 
     for _ in range(2):
-        evaluate(["FROM x"], run_command(command or "x"))
+        evaluate(["FROM x"], run_command(command))
 
     assert [len(content) for content in written] == [size, size]
