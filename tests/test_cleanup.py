@@ -109,39 +109,7 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, short_limits
     assert time.monotonic() - started < 20
 
 
-# What others have left
-
-
-@pytest.fixture
-def start_until(fake, start, arguments):
-    """Start an evaluation in a process of its own; wait for a call, or for its endless command."""
-
-    def run(call="", lines=("FROM x",), test=SLOW, **more):
-        process = start(*arguments(lines, test), **more)
-        wait_for(lambda: fake.count(call) or (fake.root / "running").exists())
-        return process
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("call", "line"),
-    [("", "RUN true"), ("control COPY", "RUN exit 3")],
-    ids=["container and image of a test", "folder of an experiment"],
-)
-def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(
-    fake, start_until, evaluate, left, call, line
-):
-    fake.fault("control COPY", "hang")
-    process = start_until(call, ["FROM x", line])
-    process.kill()
-    process.wait()
-    assert left() != []
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert report["warnings"] == []
-    assert left() == []
+# What others have left; that of a run that was killed is in test_engine.py, too
 
 
 HOST = de.Run(de.Docker("docker")).name.split("-")[0]
@@ -212,6 +180,18 @@ def test_what_cannot_be_removed_is_tried_again_by_each_next_evaluation(
 # Interrupts
 
 
+@pytest.fixture
+def start_until(fake, start, arguments):
+    """Start an evaluation in a process of its own; wait for a call, or for its endless command."""
+
+    def run(call="", lines=("FROM x",), test=SLOW, **more):
+        process = start(*arguments(lines, test), **more)
+        wait_for(lambda: fake.count(call) or (fake.root / "running").exists())
+        return process
+
+    return run
+
+
 def interrupt(process, number=signal.SIGINT):
     """Send a signal; return the exit code. A removal that hangs would take 20 s."""
     process.send_signal(number)
@@ -220,26 +200,25 @@ def interrupt(process, number=signal.SIGINT):
     return process.returncode
 
 
-@pytest.mark.parametrize("call", ["version", "ps", "build", "from", "control COPY", "run"])
-def test_interrupt_ends_what_runs_and_removes_everything(fake, start_until, report, left, call):
+SIGNALS = ["version INT", "ps TERM", "build HUP", "from INT", "control COPY INT", "run TERM"]
+
+
+@pytest.mark.parametrize("when", [*SIGNALS, "test INT", "test TERM", "test HUP"])
+def test_signal_ends_what_runs_removes_everything_and_is_the_exit_code(
+    fake, start_until, report, left, when
+):
+    """A test is ended by SIGKILL to docker: SIGTERM would be passed on to it."""
+    call, name = when.rsplit(maxsplit=1)
+    number = getattr(signal, f"SIG{name}")
     fake.set(pull={"nosuch": "manifest unknown"})
     fake.fault(call, "hang", nth=1)
-    process = start_until(call, ["FROM x" if call == "run" else "FROM nosuch"])
-
-    assert interrupt(process) == 130
-    assert outcome(report()) == "interrupted"
-    assert left() == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signal_ends_a_test_at_once_and_is_the_exit_code(fake, start_until, report, number):
-    """By SIGKILL to docker: SIGTERM would be passed on to the test."""
     fake.fault("run", "ignore SIGTERM")
-    process = start_until(limits={"END_TIMEOUT": 600.0})
+    image = "nosuch" if call in ("from", "control COPY") else "x"
+    process = start_until(call, [f"FROM {image}"], limits={"END_TIMEOUT": 600.0})
 
     assert interrupt(process, number) == 128 + number
     assert outcome(report()) == "interrupted"
-    assert fake.left() == []
+    assert left() == []
 
 
 def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, start_until):
