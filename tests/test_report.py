@@ -67,7 +67,7 @@ ENVIRONMENT = {
     "engine_memory": 2**32,
     "image_id": "sha256:" + "1d" * 32,
     "image_size": 1234,
-    "image_platform": "linux/amd64",
+    "image_platform": "linux/arm64",
     "image_starts": True,
     "kept_image": None,
     "context": "/",
@@ -78,12 +78,15 @@ ENVIRONMENT = {
 }
 
 
-def test_environment_has_the_facts_of_the_engine_and_the_image(fake, evaluate):
-    fake.set(info={"SecurityOptions": ["name=rootless"]})
+def test_environment_has_the_facts_of_the_engine_and_of_an_image_for_another_platform(
+    fake, evaluate
+):
+    fake.set(info={"SecurityOptions": ["name=rootless"]}, image={"Architecture": "arm64"})
 
-    environment = evaluate(["FROM x"], TRUE, context="/", build_timeout=9)["environment"]
+    report = evaluate(["FROM x"], TRUE, context="/", build_timeout=9)
 
-    assert environment == {**environment, **ENVIRONMENT}
+    assert report["environment"] == {**report["environment"], **ENVIRONMENT}
+    assert report["warnings"] == ["emulated: the image is for linux/arm64"]
 
 
 PODMAN = {
@@ -115,14 +118,6 @@ def test_values_of_options_that_may_be_secrets_are_hidden(fake, evaluate):
 
     assert report["environment"]["build_options"] == PUBLISHED
     assert report["environment"]["run_options"] == ["--cpus=2", *PUBLISHED]
-
-
-def test_image_for_another_platform_is_a_warning(fake, evaluate):
-    fake.set(image={"Architecture": "arm64"})
-
-    (warning,) = evaluate(["FROM x"], TRUE)["warnings"]
-
-    assert "linux/arm64" in warning
 
 
 def test_schema_requires_every_field_and_knows_no_other():
@@ -215,7 +210,7 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
     found = {case.get("name"): " ".join(child.tag for child in case) for case in suite}
     assert found == ELEMENTS
     totals = {"tests": "5", "failures": "2", "errors": "1", "skipped": "1"}
-    assert suite.attrib == {**suite.attrib, **totals}
+    assert suite.attrib.items() >= totals.items()
     assert suite[1][0].get("message").startswith("exit code 1, expected 0: ")
     assert suite[1][1].text == "a\ufffd\ufffd]]>&<b>\n"  # without what XML forbids
 
@@ -283,16 +278,6 @@ def test_score_that_cannot_be_set_aside_is_not_replaced(options):
     assert len(problems) == 1
 
 
-def test_link_stays_and_the_score_behind_it_is_kept_beside_the_file(options):
-    os.symlink("elsewhere.json", options.output)
-    de.write_reports(ended_by(None, options), options)
-
-    de.write_reports(ended_by("engine", options), options)
-
-    assert os.path.islink(options.output)
-    assert de.is_scored(de.read_report(os.path.realpath(options.output) + ".previous"))
-
-
 @pytest.mark.parametrize(
     ("there", "new", "is_kept"),
     [
@@ -302,12 +287,14 @@ def test_link_stays_and_the_score_behind_it_is_kept_beside_the_file(options):
         ("registry", "engine", False),
     ],
 )
-def test_report_without_a_score_moves_one_with_a_score(options, there, new, is_kept):
+def test_report_without_a_score_moves_one_with_a_score_and_links_stay(options, there, new, is_kept):
+    os.symlink("elsewhere.json", options.output)
     earlier, later = ended_by(there, options), ended_by(new, options)
     de.write_reports(earlier, options)
 
     de.write_reports(later, options)
 
-    previous = de.read_report(f"{options.output}.previous")
-    assert previous == (earlier if is_kept else None)
-    assert de.read_report(options.output) == later
+    assert os.path.islink(options.output)
+    file = os.path.realpath(options.output)
+    assert de.read_report(f"{file}.previous") == (earlier if is_kept else None)
+    assert de.read_report(file) == later
