@@ -57,12 +57,6 @@ def test_check_without_a_command_has_no_network_unless_the_user_gives_one(fake, 
     assert command == options
 
 
-def test_another_program_plays_docker(fake, evaluate):
-    podman = fake.program.rename(fake.program.with_name("podman"))
-
-    assert outcome(evaluate(["FROM x"], TRUE, docker=str(podman))) == "passed"
-
-
 # Options that are refused
 
 REFUSED = {
@@ -124,21 +118,14 @@ def test_control_characters_of_an_argument_are_escaped(arguments, argument):
     assert_harmless(out + err)
 
 
-def test_colors_of_a_builder_are_left_out(fake, arguments):
-    fake.fault("build", stdout="Step 1/1 : FROM x\n\x1b[91mwhy\x1b[0m\n")
-
-    _, out, _ = called(de.main, *arguments(["FROM x"], TRUE, more=["--verbose"]))
-
-    assert "  | why\n" in out
-
-
-def test_small_character_set_of_the_screen_is_enough(fake, arguments):
-    words = arguments(["FROM x"], run_command("printf 'é€'; false"), more=["--verbose"])
+def test_log_is_shown_without_colors_and_in_a_small_character_set(fake, arguments):
+    fake.fault("build", "print", stdout="Step 1/1 : FROM x\n\x1b[91mé€\x1b[0m\n")
+    words = arguments(["FROM x"], TRUE, more=["--verbose"])
 
     code, out, err = called(de.main, *words, encoding="ascii")
 
-    assert (code, err) == (1, "")
-    assert "\\xe9\\u20ac" in out
+    assert (code, err) == (0, "")
+    assert "  | \\xe9\\u20ac\n" in out
 
 
 # The screen is gone
