@@ -139,11 +139,11 @@ def test_leftovers_of_a_run_of_another_user_stay(fake, evaluate, monkeypatch):
     assert fake.left() == [f"dockerfile-evaluator:{GONE}"]
 
 
-def test_other_pid_namespace_is_another_host(monkeypatch):
-    another = os.stat("/")
-    monkeypatch.setattr(os, "stat", lambda _path: another)
+def test_other_pid_namespace_is_another_host():
+    with mock.patch.object(os, "stat", return_value=os.stat("/")):
+        name = de.Run(de.Docker("docker")).name
 
-    assert HOST not in de.Run(de.Docker("docker")).name
+    assert HOST not in name
 
 
 def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
