@@ -15,7 +15,6 @@ from conftest import outcome
 
 import DockerfileEvaluator as de
 
-LOGS = Path(__file__).with_name("logs")
 HUB_IMAGE = de.CONTROL_IMAGES["docker.io"]
 
 
@@ -31,7 +30,7 @@ def read_log(text, exit_code=1):
 
 
 def recorded(name):
-    return (LOGS / f"{name}.log").read_text()
+    return Path(__file__).with_name("logs").joinpath(f"{name}.log").read_text()
 
 
 RUN = 'RUN echo one; echo "E: cause"; echo bye; sleep 1; exit 3'
