@@ -165,10 +165,10 @@ def file_with_mistake(text):
     return text.replace("TRUE", json.dumps({**TRUE, "id": "a"}))
 
 
-@pytest.mark.parametrize("text", [*FILE_MISTAKES, *FILE_MISTAKES_BEYOND_A_SCHEMA])
-def test_mistake_outside_of_the_tests(text):
-    place = {**FILE_MISTAKES, **FILE_MISTAKES_BEYOND_A_SCHEMA}[text]
-
+@pytest.mark.parametrize(
+    ("text", "place"), {**FILE_MISTAKES, **FILE_MISTAKES_BEYOND_A_SCHEMA}.items()
+)
+def test_mistake_outside_of_the_tests(text, place):
     assert mistakes(os.fsencode(file_with_mistake(text)))[0].startswith(f"r: {place}")
 
 
