@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
 from typing import NamedTuple
 
 
@@ -43,15 +43,18 @@ ENVIRONMENT = {"SET": "1", "EMPTY": "", "PREFIX_SET": "1", "dotted.name": "x"}
 
 def fill(folder):
     """Make the files of the cases."""
-    (folder / "folder").mkdir()
-    (folder / "file").write_text("needle in the hay\n")
-    (folder / "program").write_text("#!/bin/sh\n")
-    (folder / "program").chmod(0o755)
-    (folder / "broken").write_text("#!/no/interpreter\n")
-    (folder / "broken").chmod(0o755)
-    os.mkfifo(folder / "pipe")
-    for link, target in (("link", "file"), ("link-to-folder", "folder"), ("dangling", "nowhere")):
-        os.symlink(target, folder / link)
+    script = """
+        mkdir folder
+        echo needle in the hay >file
+        echo '#!/bin/sh' >program
+        echo '#!/no/interpreter' >broken
+        chmod +x program broken
+        mkfifo pipe
+        ln -s file link
+        ln -s folder link-to-folder
+        ln -s nowhere dangling
+    """
+    subprocess.run(["sh", "-ec", script], cwd=str(folder), check=True)
     for name in SPECIAL_NAMES:
         (folder / name).write_text(f"<{name}>")
 
@@ -96,11 +99,9 @@ ENVVAR_SET = [
     passes("it is the first of all", name="PATH"),
     passes("its name has a dot", name="dotted.name"),
     fails("it is empty", "EMPTY is set, but empty", name="EMPTY"),
-    fails("a variable of the shell", "IFS is not set", name="IFS"),
     fails("a variable that the shell exports", "PWD is not set", name="PWD"),
     fails("it is the beginning of another name", "not set", name="PREFIX"),
     fails("it is the end of another name", "not set", name="name"),
-    fails("it matches another name as a pattern", "not set", name="dotted_name"),
 ]
 FILES_EXIST = [
     passes("files, a link and special names", paths=["file", "link", *SPECIAL_NAMES]),
@@ -120,16 +121,7 @@ FILE_CONTAINS = [
     passes("all of two texts", path="file", contains=["needle", "hay"], match="all"),
     passes("a text with the end of a line, through a link", path="link", contains=["hay\n"]),
     passes("a path that looks like an option", path="-dash", contains=["<-dash>"]),
-    passes("a path and a text that are not ASCII", path="é€", contains=["é€"]),
     fails("a text in another case", "contains none of 'Needle'", path="file", contains=["Needle"]),
-    fails(
-        "one of two texts, but all are required",
-        "file lacks 'straw'",
-        path="file",
-        contains=["needle", "straw"],
-        match="all",
-    ),
-    fails("a pattern is a plain text", "none of", path="file", contains=["needle.*hay"]),
     fails("no file", f"cannot read missing: {NO_FILE}", path="missing", contains=["file"]),
     fails("a pipe", "cannot read pipe", path="pipe", contains=["x"]),
 ]
@@ -144,8 +136,6 @@ RUN_COMMAND = [
     fails("it succeeds unexpectedly", "exit code 0, expected 3", command=":", exit_code=3),
     fails("it replaces the shell", "exit code 130", command="exec sh -c 'exit 130'"),
     fails("no such program", "exit code 127", command="no-such"),
-    fails("it kills itself", "exit code 137", command="kill -9 $$"),
-    fails("the exit code of a failed docker run", "exit code 125", command="exit 125"),
     fails("nothing on standard input", "exit code 4", command="read line || exit 4"),
     fails("it looks like an option", "exit code 5", command="-x; exit 5"),
     fails("it looks like an option with a plus sign", "exit code 6", command="+x; exit 6"),
@@ -155,8 +145,7 @@ RUN_COMMAND = [
 ]
 OUTPUT_CONTAINS = [
     passes("standard output", command="echo a; echo b", contains=["a\nb"]),
-    passes("standard error", command="echo err >&2", contains=["err"]),
-    passes("a message of the shell", command="no-such || true", contains=["no-such"]),
+    passes("standard error, of the shell", command="no-such || true", contains=["no-such"]),
     passes("a NUL byte", command="printf 'a\\000b'", contains=["b"]),
     passes("bytes that are not UTF-8", command="printf '\\377\\376x'", contains=["x"]),
     passes("drawn numbers", command="echo = $(({a} * 3))", contains=["= {a*3}\n"], draw=DRAW),
@@ -170,29 +159,7 @@ OUTPUT_CONTAINS = [
         contains=["a", "b"],
         match="all",
     ),
-    fails(
-        "a shell that the image lacks, with any exit code",
-        "no shell /no",
-        command="x",
-        contains=["no such"],
-        shell="/no",
-        exit_code="any",
-    ),
     fails("the markers of the script", "none of", command=":", contains=["=E", "=B"]),
-    fails(
-        "the expected exit code, but not the text",
-        "none of",
-        command="exit 2",
-        contains=["x"],
-        exit_code=2,
-    ),
-    fails(
-        "another text than that of drawn numbers",
-        "none of '= ",
-        command="echo '= {a*2}'; : {a}",
-        contains=["= {a}\n"],
-        draw=DRAW,
-    ),
 ]
 CASES = {
     "command_exists": COMMAND_EXISTS,

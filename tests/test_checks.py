@@ -6,10 +6,9 @@ These are dash, bash and busybox.
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
-from cases import CASES, ENVIRONMENT, files_exist, fill, output_contains, run_command
+from cases import CASES, ENVIRONMENT, fill, output_contains, run_command
 from conftest import outcome, statuses
 
 import DockerfileEvaluator as de
@@ -26,32 +25,31 @@ def test_each_test_type_has_cases():
 
 
 def test_each_case_has_its_verdict_in_each_shell(fake, files, evaluate, shell):
-    cases = [(kind, case) for kind, rows in CASES.items() for case in rows]
     fake.set(shell=shell)
+    cases = [(kind, case) for kind, rows in CASES.items() for case in rows]
 
     report = evaluate(["FROM x"], *((kind, case.params) for kind, case in cases))
 
     wrong = [
-        f"{kind}, {case.when}: {row['status']}, {row['message']}"
-        for row, (kind, case) in zip(report["test_results"], cases)
+        (case.when, row["status"], row["message"])
+        for row, (_, case) in zip(report["test_results"], cases)
         if row["status"] != case.status or case.message not in row["message"]
     ]
     assert wrong == []
-    assert report["error"] is None
 
 
-def test_command_in_the_working_folder_must_be_executable(fake, evaluate, shell):
+IN_THE_WORKING_FOLDER = {"file": "failed", "folder": "failed", "program": "passed", "cd": "passed"}
+
+
+def test_command_in_the_working_folder_must_be_executable(fake, files, evaluate, shell):
     """An empty PATH entry is the working folder: busybox finds any file there."""
     fake.set(shell=shell, environment={"PATH": "/nowhere:"})
-    for name in ("notes", "cd", "tool"):
-        (fake.root / name).write_text("#!/bin/sh\n")
-    (fake.root / "tool").chmod(0o755)
-    (fake.root / "folder").mkdir()
+    (fake.root / "cd").touch()
 
-    names = ["notes", "folder", "no-such", "tool", "cd"]
-    report = evaluate(["FROM x"], *[("command_exists", {"name": name}) for name in names])
+    names = ({"name": name} for name in IN_THE_WORKING_FOLDER)
+    report = evaluate(["FROM x"], *(("command_exists", params) for params in names))
 
-    assert list(statuses(report).values()) == ["failed"] * 3 + ["passed"] * 2
+    assert list(statuses(report).values()) == list(IN_THE_WORKING_FOLDER.values())
 
 
 # Shells that the image has changed: functions of bash that its environment brings along
@@ -79,12 +77,12 @@ PASSING = [run_command("/bin/true"), ("file_contains", {"path": "file", "contain
 
 
 @pytest.mark.parametrize("what", FUNCTIONS)
-def test_bash_functions_of_the_environment_change_no_verdict(fake, files, evaluate, what):
+@pytest.mark.parametrize("shell", ["bash"], indirect=True)
+def test_bash_functions_of_the_environment_change_no_verdict(fake, files, evaluate, shell, what):
     """bash as /bin/sh imports the function echo from ENV BASH_FUNC_echo%%=…"""
     names, body = FUNCTIONS[what]
-    os.symlink(shutil.which("bash"), "sh")
     environment = {f"BASH_FUNC_{name}%%": body for name in names.split()}
-    fake.set(shell=os.path.abspath("sh"), environment=environment)
+    fake.set(shell=shell, environment=environment)
 
     report = evaluate(["FROM x"], *FAILING, *PASSING)
 
@@ -96,6 +94,7 @@ FORGES_MARKERS = (
 )
 
 
+@pytest.mark.parametrize("shell", ["dash"], indirect=True)
 @pytest.mark.parametrize(
     ("name", "body", "more"),
     [
@@ -104,12 +103,11 @@ FORGES_MARKERS = (
         ("cat", "echo straw", ""),
     ],
 )
-def test_functions_on_the_path_gain_nothing(fake, files, evaluate, name, body, more):
+def test_functions_on_the_path_gain_nothing(fake, files, evaluate, shell, name, body, more):
     """dash loads functions from a folder FOLDER%func; its own commands are at %builtin."""
-    dash = shutil.which("dash") or pytest.skip("no dash on this machine")
     (fake.folder / name).write_text(f"{name}() {{ {body}; }}\n")
     path = f"{fake.folder}%func{more}:{os.environ['PATH']}"
-    fake.set(shell=dash, environment={"PATH": path})
+    fake.set(shell=shell, environment={"PATH": path})
 
     report = evaluate(["FROM x"], *FAILING, output_contains("true", "needle"))
 
@@ -120,13 +118,11 @@ def test_functions_on_the_path_gain_nothing(fake, files, evaluate, name, body, m
 
 
 def test_rubric_text_is_utf_8_in_every_locale(fake, start, arguments, report):
-    (fake.root / "größe").mkdir()
-    (fake.root / "größe" / "ö€").write_text("läuft", encoding="utf-8")
+    (fake.root / "ö€").write_text("läuft", encoding="utf-8")
     tests = [
         run_command("test $(printf %s 'ö€' | od -An -tx1 | tr -d ' \\n') = c3b6e282ac"),
         output_contains("echo größe", "größe"),
-        ("file_contains", {"path": "größe/ö€", "contains": ["läuft"]}),
-        files_exist("größe/ö€"),
+        ("file_contains", {"path": "ö€", "contains": ["läuft"]}),
     ]
     ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 

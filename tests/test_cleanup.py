@@ -7,7 +7,7 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from cases import FALSE, TRUE, run_command
@@ -16,7 +16,6 @@ from engine import wait_for
 
 import DockerfileEvaluator as de
 
-CONFLICT = "Error response from daemon: conflict: it is in use"
 SLOW = run_command("touch running; sleep 600")
 LATE = run_command("sleep 600", timeout=0.3)
 
@@ -33,53 +32,37 @@ def left(fake, tmp_path):
 def test_everything_has_the_name_of_its_run_which_version_2_1_does_not_take_for_its_own(
     fake, evaluate
 ):
-    for tests in ([TRUE, FALSE], [TRUE]):
-        evaluate(["FROM x"], *tests)
+    for _ in range(2):
+        evaluate(["FROM x"], TRUE)
 
-    runs = re.findall("--tag=dockerfile-evaluator:(.*?)'", str(fake.calls("build")))
+    first, second = re.findall("--tag=dockerfile-evaluator:(.*?)'", str(fake.calls("build")))
     containers = re.findall("--name=dockerfile-evaluator-(.*?)-[^-]*'", str(fake.calls("run")))
-    assert containers == [runs[0], runs[0], runs[1]]
-    assert runs[0] != runs[1]
-    assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", runs[0])  # 2.1's had no h
+    assert containers == [first, second]
+    assert first != second
+    assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)  # 2.1's had no h
 
 
 # Nothing is left
 
 
-class End(NamedTuple):
-    """How an evaluation ends."""
+@pytest.mark.parametrize(
+    ("line", "faults"),
+    [
+        ("ENV A=b", "'image rm' nth=1"),
+        ("COPY missing /", ""),
+        ("ENV A=b", "build do=hang nth=1"),
+    ],
+    ids=["the first removal fails", "the build fails twice", "the build takes too long"],
+)
+def test_nothing_is_left_and_nothing_is_pruned(fake, evaluate, left, line, faults):
+    fake.inject(faults)
 
-    how: str
-    lines: tuple = ("FROM x",)
-    tests: tuple = (TRUE,)
-    fault: tuple = ("",)  # what happens in the first call of its name
-
-
-ENDS = [
-    End("all tests pass"),
-    End("tests fail and time out", tests=(FALSE, LATE)),
-    End("a RUN fails", lines=("FROM x", "RUN exit 3")),
-    End("the build fails twice", lines=("FROM x", "COPY missing /")),
-    End("the build takes too long", fault=("build", "hang")),
-    End("the first removal fails", fault=("image rm",)),
-]
-
-
-@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.how)
-def test_nothing_is_left_and_nothing_is_pruned(fake, evaluate, left, end):
-    fake.fault(*end.fault, nth=1)
-
-    report = evaluate(end.lines, *end.tests, build_timeout=2)
+    report = evaluate(["FROM x", line], FALSE, LATE, build_timeout=2)
 
     assert report["warnings"] == []
     assert left() == []
+    assert all("--volumes" in words for words in fake.calls("container rm"))
     assert "prune" not in str(fake.names())
-
-
-def test_anonymous_volumes_of_a_container_are_removed_too(fake, evaluate):
-    evaluate(["FROM x"], LATE)
-
-    assert [words[:-1] for words in fake.calls("container rm")] == [["--force", "--volumes"]]
 
 
 def test_without_an_engine_the_evaluation_ends_at_once_and_removes_nothing(fake, evaluate):
@@ -102,12 +85,13 @@ def short_limits(monkeypatch):
     monkeypatch.setattr(de.Docker.call, "__kwdefaults__", {"timeout": 2.0})
 
 
-@pytest.mark.parametrize("call", ["container rm", "image rm"])
-@pytest.mark.parametrize("do", ["fail", "hang", "lose the engine"])
+@pytest.mark.parametrize(
+    "fault", ["'container rm'", "'container rm' do=hang", "'image rm' do='lose the engine'"]
+)
 def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(
-    fake, evaluate, short_limits, call, do
+    fake, evaluate, short_limits, fault
 ):
-    fake.fault(call, do, stderr=CONFLICT)
+    fake.inject(fault)
 
     report = evaluate(["FROM x"], TRUE, LATE)
 
@@ -125,39 +109,7 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, short_limits
     assert time.monotonic() - started < 20
 
 
-# What others have left
-
-
-@pytest.fixture
-def start_until(fake, start, arguments):
-    """Start an evaluation in a process of its own; wait for a call, or for its endless command."""
-
-    def run(call="", lines=("FROM x",), test=SLOW, **more):
-        process = start(*arguments(lines, test), **more)
-        wait_for(lambda: fake.count(call) or (fake.root / "running").exists())
-        return process
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("call", "line"),
-    [("", "RUN true"), ("control COPY", "RUN exit 3")],
-    ids=["container and image of a test", "folder of an experiment"],
-)
-def test_leftovers_of_a_killed_run_are_removed_by_the_next_one(
-    fake, start_until, evaluate, left, call, line
-):
-    fake.fault("control COPY", "hang")
-    process = start_until(call, ["FROM x", line])
-    process.kill()
-    process.wait()
-    assert left() != []
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert report["warnings"] == []
-    assert left() == []
+# What others have left; that of a run that was killed is in test_engine.py, too
 
 
 HOST = de.Run(de.Docker("docker")).name.split("-")[0]
@@ -179,26 +131,19 @@ OF_OTHERS = f"""
 
 
 def test_leftovers_of_a_run_of_another_user_stay(fake, evaluate, monkeypatch):
-    def kill(_process, _signal):
-        raise PermissionError
-
     (fake.folder / "images" / f"dockerfile-evaluator:{GONE}").touch()
-    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setattr(os, "kill", mock.Mock(side_effect=PermissionError))
 
     evaluate(["FROM x"], TRUE)
 
     assert fake.left() == [f"dockerfile-evaluator:{GONE}"]
 
 
-def test_other_pid_namespace_is_another_host(monkeypatch):
-    stat = os.stat
+def test_other_pid_namespace_is_another_host():
+    with mock.patch.object(os, "stat", return_value=os.stat("/")):
+        name = de.Run(de.Docker("docker")).name
 
-    def stat_in_another_namespace(path, **more):
-        return stat("/" if path == "/proc/self/ns/pid" else path, **more)
-
-    monkeypatch.setattr(os, "stat", stat_in_another_namespace)
-
-    assert not de.Run(de.Docker("docker")).name.startswith(f"{HOST}-")
+    assert HOST not in name
 
 
 def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
@@ -235,38 +180,45 @@ def test_what_cannot_be_removed_is_tried_again_by_each_next_evaluation(
 # Interrupts
 
 
-def interrupt(process, *numbers):
-    """Send signals; return the exit code. A removal that hangs would take 20 s."""
-    for number in numbers or [signal.SIGINT]:
-        process.send_signal(number)
+@pytest.fixture
+def start_until(fake, start, arguments):
+    """Start an evaluation in a process of its own; wait for a call, or for its endless command."""
+
+    def run(call="", lines=("FROM x",), test=SLOW, **more):
+        process = start(*arguments(lines, test), **more)
+        wait_for(lambda: fake.count(call) or (fake.root / "running").exists())
+        return process
+
+    return run
+
+
+def interrupt(process, number=signal.SIGINT):
+    """Send a signal; return the exit code. A removal that hangs would take 20 s."""
+    process.send_signal(number)
     _, err = process.communicate(timeout=18)
     assert b"Traceback" not in err
     return process.returncode
 
 
-@pytest.mark.parametrize("call", ["version", "ps", "build", "from", "control COPY", "run"])
-def test_interrupt_ends_what_runs_and_removes_everything(fake, start_until, report, left, call):
+SIGNALS = ["version INT", "ps TERM", "build HUP", "from INT", "control COPY INT", "run TERM"]
+
+
+@pytest.mark.parametrize("when", [*SIGNALS, "test INT", "test TERM", "test HUP"])
+def test_signal_ends_what_runs_removes_everything_and_is_the_exit_code(
+    fake, start_until, report, left, when
+):
+    """A test is ended by SIGKILL to docker: SIGTERM would be passed on to it."""
+    call, name = when.rsplit(maxsplit=1)
+    number = getattr(signal, f"SIG{name}")
     fake.set(pull={"nosuch": "manifest unknown"})
     fake.fault(call, "hang", nth=1)
-    process = start_until(call, ["FROM x" if call == "run" else "FROM nosuch"])
+    fake.fault("run", "ignore SIGTERM")
+    image = "nosuch" if call in ("from", "control COPY") else "x"
+    process = start_until(call, [f"FROM {image}"], limits={"END_TIMEOUT": 600.0})
 
-    assert interrupt(process) == 130
+    assert interrupt(process, number) == 128 + number
     assert outcome(report()) == "interrupted"
     assert left() == []
-
-
-INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-
-
-@pytest.mark.parametrize("signals", [[INT], [TERM], [HUP], [INT, TERM]], ids=str)
-def test_signal_ends_a_test_at_once_and_is_the_exit_code(fake, start_until, report, signals):
-    """By SIGKILL to docker: SIGTERM would be passed on to the test."""
-    fake.fault("run", "ignore SIGTERM")
-    process = start_until(limits={"END_TIMEOUT": 600.0})
-
-    assert interrupt(process, *signals) == 128 + signals[0]
-    assert outcome(report()) == "interrupted"
-    assert fake.left() == []
 
 
 def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, start_until):
@@ -280,20 +232,15 @@ def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, s
     assert fake.left() == []
 
 
-def docker_of(process):
-    """Return the process id of the docker that an evaluation has started."""
-    threads = Path(f"/proc/{process.pid}/task").glob("*/children")
-    return int("".join(thread.read_text() for thread in threads))
-
-
-def test_docker_that_ignores_sigterm_is_killed(fake, start_until):
-    fake.fault("build", "ignore SIGTERM")
-    fake.fault("build", "hang")
+def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(fake, start_until):
+    """A terminal's Ctrl-C does not reach it."""
+    fake.inject("build do='ignore SIGTERM'; build do=hang")
     process = start_until("build", limits={"END_TIMEOUT": 0.3})
-    build = docker_of(process)
+    docker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+    assert os.getsid(docker) == docker
 
     assert interrupt(process) == 130
-    assert not os.path.exists(f"/proc/{build}")
+    assert not os.path.exists(f"/proc/{docker}")
 
 
 def test_signal_in_the_clean_up_keeps_the_score(fake, start_until, report):
@@ -309,12 +256,12 @@ def test_signal_in_the_clean_up_keeps_the_score(fake, start_until, report):
 def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(
     fake, start_until, report, do
 ):
-    fake.fault("image rm", do, stderr=CONFLICT)
+    fake.fault("image rm", do)
     process = start_until(limits={"RECOVERY_TIMEOUT": 600.0})
-    process.send_signal(INT)
+    process.send_signal(signal.SIGINT)
     wait_for(lambda: fake.count("image rm"))
 
-    assert interrupt(process, TERM) == 130
+    assert interrupt(process, signal.SIGTERM) == 130
     assert len(report()["warnings"]) == 1
     assert [":" in name for name in fake.left()] == [True]
 
@@ -324,26 +271,20 @@ def test_third_signal_ends_a_write_that_nobody_reads(fake, start, arguments, tmp
     process = start(*arguments(["FROM x"], TRUE))
     wait_for(lambda: fake.count("image rm"))
 
-    wait_for(lambda: process.send_signal(INT) or process.poll())
+    wait_for(lambda: process.send_signal(signal.SIGINT) or process.poll())
 
-    assert process.returncode == -INT
+    assert process.returncode == -signal.SIGINT
     assert fake.left() == []
 
 
 def test_ignored_sighup_stays_ignored(fake, start_until, report):
     held = run_command("touch running; until test -e go; do sleep 0.05; done")
     process = start_until(test=held, before=("nohup",))
-    process.send_signal(HUP)
+    process.send_signal(signal.SIGHUP)
     (fake.root / "go").touch()
 
     assert process.wait(60) == 0
     assert outcome(report()) == "passed"
-
-
-def test_docker_runs_in_a_session_of_its_own_which_a_terminals_ctrl_c_does_not_reach(start_until):
-    docker = docker_of(start_until())
-
-    assert os.getsid(docker) == docker
 
 
 def test_signal_while_inputs_are_read_ends_the_program(fake, start, tmp_path):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cases import FALSE, LOOK, TRUE, files_exist, output_contains, run_command
@@ -22,9 +23,8 @@ def test_build_is_given_the_users_options_name_dockerfile_and_context(fake, eval
 
     evaluate(["FROM x"], TRUE, build_options=options)
 
-    ((*words, tag, file, context),) = fake.calls("build")
+    ((*words, _tag, file, context),) = fake.calls("build")
     assert words == ["--force-rm", *options]
-    assert tag.startswith("--tag=dockerfile-evaluator:")
     assert [file, context] == [f"--file={tmp_path}/context/Dockerfile", f"{tmp_path}/context"]
 
 
@@ -34,8 +34,7 @@ def test_run_is_given_options_of_the_evaluator_then_of_the_rubric_then_of_the_us
 
     evaluate(["FROM x"], TRUE, top={"run_options": of_rubric}, run_options=of_user)
 
-    ((name, *words),) = fake.calls("run")
-    assert name.startswith("--name=dockerfile-evaluator-")
+    ((_name, *words),) = fake.calls("run")
     assert words[: words.index("-c") - 1] == [
         "--entrypoint=/bin/sh",
         "--pull=never",
@@ -49,22 +48,13 @@ def test_run_is_given_options_of_the_evaluator_then_of_the_rubric_then_of_the_us
     ]
 
 
-@pytest.mark.parametrize("options", [["--network=host"], ["--net=host"], []], ids=str)
+@pytest.mark.parametrize("options", [["--net=host"], []], ids=str)
 def test_check_without_a_command_has_no_network_unless_the_user_gives_one(fake, evaluate, options):
     evaluate(["FROM x"], LOOK, TRUE, run_options=options)
 
     look, command = [[word for word in call if "--net" in word] for call in fake.calls("run")]
     assert look == (options or ["--network=none"])
     assert command == options
-
-
-def test_another_program_plays_docker(fake, evaluate):
-    program = fake.program.with_name("podman")
-    fake.program.rename(program)
-
-    report = evaluate(["FROM x"], TRUE, docker=str(program))
-
-    assert outcome(report) == "passed"
 
 
 # Options that are refused
@@ -87,19 +77,17 @@ REFUSED_ARGUMENTS = [
 def test_option_that_the_evaluation_sets_itself_or_that_is_not_one_word_is_refused(
     fake, arguments, argument
 ):
-    code, _, err = called(de.main, *arguments(["FROM x"], TRUE, more=[argument]))
+    code, _, _ = called(de.main, *arguments(["FROM x"], TRUE, more=[argument]))
 
     assert code == 2
-    assert err.count("\n") == 1
     assert fake.names() == []
 
 
 # Text on the screen
 
 EVIL = "\x1b[2J\r\nerror: x\x9b31m"
-IN_PRINTF = "".join(f"\\{byte:03o}" for byte in f"{EVIL}\n".encode())
 EVIL_TESTS = [
-    run_command(f"printf '{IN_PRINTF}'"),
+    run_command(r"printf '\033[2J\r\nerror: x\302\23331m\n'"),
     run_command(r"printf 'error: \033[2J\n'; false"),
     run_command(f": '{EVIL}'; false"),
     output_contains(r"printf 'error: \033[2J\n'", "nosuch"),
@@ -110,7 +98,7 @@ EVIL_TESTS = [
 def assert_harmless(screen):
     assert re.search(r"\\x(1b|9b)", screen), "a part of the text is shown"
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", screen)
-    assert not re.search("^error: x", screen, re.MULTILINE)
+    assert not re.search("(?m)^error: x", screen)
 
 
 @pytest.mark.parametrize("call", ["none", "build", "run", "image tag"])
@@ -130,28 +118,23 @@ def test_control_characters_of_an_argument_are_escaped(arguments, argument):
     assert_harmless(out + err)
 
 
-def test_colors_of_a_builder_are_left_out(fake, arguments):
-    fake.fault("build", stdout="Step 1/1 : FROM x\n\x1b[91mwhy\x1b[0m\n")
-
-    _, out, _ = called(de.main, *arguments(["FROM x"], TRUE, more=["--verbose"]))
-
-    assert "  | why\n" in out
-
-
-def test_small_character_set_of_the_screen_is_enough(fake, arguments):
-    words = arguments(["FROM x"], run_command("printf 'é€'; false"), more=["--verbose"])
+def test_log_is_shown_without_colors_and_in_a_small_character_set(fake, arguments):
+    fake.fault("build", "print", stdout="Step 1/1 : FROM x\n\x1b[91mé€\x1b[0m\n")
+    words = arguments(["FROM x"], TRUE, more=["--verbose"])
 
     code, out, err = called(de.main, *words, encoding="ascii")
 
-    assert (code, err) == (1, "")
-    assert "\\xe9\\u20ac" in out
+    assert (code, err) == (0, "")
+    assert "  | \\xe9\\u20ac\n" in out
 
 
 # The screen is gone
 
 
 @pytest.mark.parametrize("redirection", ["| head -n 1", ">/dev/full 2>&1", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(("line", "expected"), [("ENV A=b", "passed"), ("RUN exit 3", "build")])
+@pytest.mark.parametrize(
+    ("line", "expected"), [("ENV A=b", ("passed", "0\n")), ("RUN exit 3", ("build", "1\n"))]
+)
 def test_screen_that_is_full_or_gone_changes_nothing(
     fake, start, arguments, report, redirection, line, expected
 ):
@@ -160,18 +143,14 @@ def test_screen_that_is_full_or_gone_changes_nothing(
 
     start(*words, before=("sh", "-c", shell, "sh")).communicate(timeout=60)
 
-    assert outcome(report()) == expected
-    code = subprocess.check_output(["cat", "code"])
-    assert code == (b"0\n" if expected == "passed" else b"1\n")
+    assert (outcome(report()), Path("code").read_text()) == expected
 
 
 def test_ignored_sigchld_changes_nothing(fake, start, arguments, report):
     ignore = ("bash", "-c", "trap '' CHLD; exec \"$@\"", "sh")
-    process = start(*arguments(["FROM x"], TRUE, FALSE), before=ignore)
 
-    process.communicate(timeout=60)
+    start(*arguments(["FROM x"], TRUE, FALSE), before=ignore).communicate(timeout=60)
 
-    assert process.returncode == 1
     assert list(statuses(report()).values()) == ["passed", "failed"]
     assert fake.count("run") == 2, "none was repeated"
 
@@ -179,20 +158,17 @@ def test_ignored_sigchld_changes_nothing(fake, start, arguments, report):
 # --keep-image
 
 
-def test_kept_image_has_the_name_of_the_repository_and_stays(fake, dockerfile, rubric, evaluate):
+def test_kept_image_has_the_name_of_the_repository_and_stays(fake, dockerfile, rubric):
     words = (dockerfile("FROM x"), "Ünicode/my repo", rubric(TRUE))
 
     kept = de.evaluate(*words, keep_image=True)["environment"]["kept_image"]
 
-    evaluate(["FROM x"], TRUE)
+    de.evaluate(*words)
     assert re.fullmatch("dockerfile-evaluator:kept-[A-Za-z0-9_.-]*my-repo-[0-9a-f]+", kept)
     assert fake.left() == [kept]
 
 
-COMMANDS = [
-    """echo "$(id -u) '{a}'" $EXTRA; exit 4 # {a}""",
-    "-x; exit 4 # {a}",
-]
+COMMANDS = ["""echo "$(id -u) '{a}'" $EXTRA; exit 4 # {a}""", "-x; exit 4 # {a}"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -203,22 +179,20 @@ def test_printed_line_repeats_a_failed_command(clean_engine, arguments, report, 
 
     _, out, _ = called(de.main, *words)
 
-    line = re.search("^ *run_command_1: (docker run .*)", out, re.MULTILINE)[1]
-    done = subprocess.run(f"{line} 2>&1", shell=True, stdout=subprocess.PIPE)
+    line = re.search("(?m)^ *run_command_1: (docker run .*)", out)[1]
+    code, output = subprocess.getstatusoutput(line)
     docker("image", "rm", report()["environment"]["kept_image"])
-    assert done.returncode == 4
-    assert done.stdout.decode() == report()["test_results"][0]["output"]
+    assert (code, f"{output}\n") == (4, report()["test_results"][0]["output"])
 
 
 # Others
 
 
 def test_example_usage_prints_a_table(fake):
-    for name in ("artifacts", "rubrics", "example_usage.py", "DockerfileEvaluator.py"):
-        copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
-        copy(str(PROJECT / name), name)
+    for name in ("artifacts", "rubrics"):
+        os.symlink(PROJECT / name, name)
 
-    done = subprocess.run([sys.executable, "example_usage.py"], **PIPES)
+    done = subprocess.run([sys.executable, str(PROJECT / "example_usage.py")], **PIPES)
 
     assert done.returncode == 1, "the fake image has no Java"
     assert done.stderr == b""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree
 
 import pytest
@@ -25,30 +25,21 @@ def options(dockerfile, rubric, tmp_path):
 
 # Fields
 
-TOTALS = ["total_tests", "passed_tests", "failed_tests", "total_score", "max_score"]
 
-
-def test_keys_of_the_seed_come_first_in_their_order(fake, evaluate):
-    report = evaluate(["FROM x"], TRUE)
-
-    assert list(report)[:5] == ["repo", "dockerfile", "rubric", "summary", "test_results"]
-    assert list(report["summary"]) == [*TOTALS, "success_rate", "total_execution_time"]
-    seed = ["test_id", "test_type", "passed", "score", "message", "execution_time"]
-    assert list(report["test_results"][0])[:6] == seed
-
-
-def test_row_tells_how_a_test_ended(fake, evaluate):
+def test_keys_of_the_seed_come_first_and_a_row_tells_how_a_test_ended(fake, evaluate):
     failing = run_command("echo no; exit 4", id="f", score=0.5, category="x", timeout=9)
 
-    failed, looked = evaluate(["FROM x"], failing, LOOK)["test_results"]
+    report = evaluate(["FROM x"], failing, LOOK)
 
-    assert failed == {
+    assert list(report)[:5] == ["repo", "dockerfile", "rubric", "summary", "test_results"]
+    failed, looked = report["test_results"]
+    row = {
         "test_id": "f",
         "test_type": "run_command",
         "passed": False,
         "score": 0,
         "message": "exit code 4, expected 0: no",
-        "execution_time": failed["execution_time"],
+        "execution_time": mock.ANY,
         "max_score": 0.5,
         "status": "failed",
         "exit_code": 4,
@@ -59,6 +50,7 @@ def test_row_tells_how_a_test_ended(fake, evaluate):
         "drawn": {},
         "retried": False,
     }
+    assert list(failed.items()) == list(row.items())
     no_command = {"exit_code": None, "output": None}
     assert looked == {**looked, "passed": True, "status": "passed", "score": 1, **no_command}
 
@@ -75,7 +67,7 @@ ENVIRONMENT = {
     "engine_memory": 2**32,
     "image_id": "sha256:" + "1d" * 32,
     "image_size": 1234,
-    "image_platform": "linux/amd64",
+    "image_platform": "linux/arm64",
     "image_starts": True,
     "kept_image": None,
     "context": "/",
@@ -86,12 +78,15 @@ ENVIRONMENT = {
 }
 
 
-def test_environment_has_the_facts_of_the_engine_and_the_image(fake, evaluate):
-    fake.set(info={"SecurityOptions": ["name=rootless"]})
+def test_environment_has_the_facts_of_the_engine_and_of_an_image_for_another_platform(
+    fake, evaluate
+):
+    fake.set(info={"SecurityOptions": ["name=rootless"]}, image={"Architecture": "arm64"})
 
-    environment = evaluate(["FROM x"], TRUE, context="/", build_timeout=9)["environment"]
+    report = evaluate(["FROM x"], TRUE, context="/", build_timeout=9)
 
-    assert environment == {**environment, **ENVIRONMENT}
+    assert report["environment"] == {**report["environment"], **ENVIRONMENT}
+    assert report["warnings"] == ["emulated: the image is for linux/arm64"]
 
 
 PODMAN = {
@@ -112,48 +107,33 @@ def test_environment_has_the_facts_of_podman(fake):
     assert list(facts.values()) == ["5", "5", "linux/arm64", "overlay", None, 8, 9]
 
 
-PUBLISHED = {
-    "--env=TOKEN=s3cret": "--env=…",
-    "-eTOKEN=s3cret": "-e…",
-    "--secret=id=s3cret\ns3cret": "--secret=…",
-    "--memory=1g": "--memory=1g",
-    "--init": "--init",
-}
+SECRET = ["--env=TOKEN=s3cret", "-eTOKEN=s3cret", "--secret=id=s3cret\ns3cret"]
+PUBLISHED = ["--env=…", "-e…", "--secret=…", "--memory=1g", "--init"]
 
 
 def test_values_of_options_that_may_be_secrets_are_hidden(fake, evaluate):
-    words, top = list(PUBLISHED), {"run_options": ["--cpus=2"]}
+    words, top = [*SECRET, "--memory=1g", "--init"], {"run_options": ["--cpus=2"]}
 
     report = evaluate(["FROM x"], TRUE, top=top, build_options=words, run_options=words)
 
-    assert report["environment"]["build_options"] == list(PUBLISHED.values())
-    assert report["environment"]["run_options"] == ["--cpus=2", *PUBLISHED.values()]
+    assert report["environment"]["build_options"] == PUBLISHED
+    assert report["environment"]["run_options"] == ["--cpus=2", *PUBLISHED]
 
 
-def test_image_for_another_platform_is_a_warning(fake, evaluate):
-    fake.set(image={"Architecture": "arm64"})
+def test_schema_requires_every_field_and_knows_no_other():
+    report = schema("report").schema
+    parts = map(report["properties"].get, ("build", "environment", "error"))
+    for part in (report, report["$defs"]["result"], *parts):
+        optional = set(part["properties"]) - set(part["required"])
 
-    (warning,) = evaluate(["FROM x"], TRUE)["warnings"]
-
-    assert "linux/arm64" in warning
-
-
-def test_schema_requires_every_field_and_knows_no_other(fake, evaluate):
-    report = evaluate(["FROM x", "RUN exit 3"], TRUE)
-
-    is_valid = schema("report").is_valid
-    (row,) = report["test_results"]
-    for part in (report, row, *map(report.get, ("build", "environment", "summary", "error"))):
-        for name in list(part):
-            value = part.pop(name)
-            assert not is_valid(report), f"without {name}"
-            part[name] = value
-        part["more"] = 1
-        assert not is_valid(report)
-        del part["more"]
+        assert optional <= {"repeated"}  # which evaluate_all.py adds
+        assert part["additionalProperties"] is False
 
 
 # Totals
+
+
+TOTALS = ["total_tests", "passed_tests", "failed_tests", "total_score", "max_score"]
 
 
 def test_points_are_summed_without_rounding_errors_in_all_and_by_category(fake, evaluate):
@@ -162,9 +142,12 @@ def test_points_are_summed_without_rounding_errors_in_all_and_by_category(fake, 
 
     summary = evaluate(["FROM x"], *tests, FALSE)["summary"]
 
-    assert summary["success_rate"] == 2 / 3
-    assert [summary[name] for name in TOTALS] == [3, 2, 1, 0.3, 1.3]
-    assert summary["by_category"] == {"x": dict(zip(TOTALS, [2, 2, 0, 0.3, 0.3]))}
+    assert list(summary.items()) == [
+        *zip(TOTALS, [3, 2, 1, 0.3, 1.3]),
+        ("success_rate", 2 / 3),
+        ("total_execution_time", mock.ANY),
+        ("by_category", {"x": dict(zip(TOTALS, [2, 2, 0, 0.3, 0.3]))}),
+    ]
 
 
 PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (4.35, 10): "43.5%", (0, 0): "0.0%"}
@@ -174,15 +157,14 @@ def test_percentage_is_rounded_down():
     assert {points: de.percent(*points) for points in PERCENTAGES} == PERCENTAGES
 
 
-NO_SCORE = dict.fromkeys(["engine", "registry", "usage", "interrupted"])
-SCORES = {"build": 0, "build_timeout": 0, **NO_SCORE}
+# By kind of error
+SCORES = {"build": 0, "build_timeout": 0, **dict.fromkeys(["engine", "registry", "usage"])}
 
 
 @pytest.mark.parametrize("kind", SCORES)
 def test_failed_build_has_the_score_0_and_other_errors_have_none(options, kind):
     report = ended_by(kind, options)
 
-    schema("report").validate(report)
     summary = report["summary"]
     assert summary["total_score"] == summary["success_rate"] == SCORES[kind]
     assert summary["by_category"]["x"]["total_score"] == SCORES[kind]
@@ -208,14 +190,14 @@ def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(
 OUTCOMES = [
     {**TRUE, "id": "good"},
     run_command("printf 'a\\001\\377]]>&<b>\\n'; false", id="bad"),
-    run_command("sleep 60", id="late", timeout=0.5),
+    run_command("echo begun; sleep 60", id="late", timeout=2),
     {**TRUE, "id": "after", "requires": ["bad"]},
     {**TRUE, "id": "lost", "requires": ["none"]},
 ]
 ELEMENTS = {
     "good": "",
     "bad": "failure system-out",
-    "late": "failure",
+    "late": "failure system-out",
     "after": "skipped",
     "lost": "error",
 }
@@ -228,7 +210,7 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
     found = {case.get("name"): " ".join(child.tag for child in case) for case in suite}
     assert found == ELEMENTS
     totals = {"tests": "5", "failures": "2", "errors": "1", "skipped": "1"}
-    assert suite.attrib == {**suite.attrib, **totals}
+    assert suite.attrib.items() >= totals.items()
     assert suite[1][0].get("message").startswith("exit code 1, expected 0: ")
     assert suite[1][1].text == "a\ufffd\ufffd]]>&<b>\n"  # without what XML forbids
 
@@ -246,16 +228,11 @@ def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(optio
 # Files
 
 
-def test_file_in_a_protected_folder_is_an_error_before_docker_is_started(
-    fake, evaluate, monkeypatch
-):
-    os.mkdir("reports")
-    Path("reports/report").touch()
-    # These tests may run as root.
-    monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("reports"))
+def test_protected_folder_is_an_error_before_docker_is_started(fake, evaluate, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # these tests may run as root
 
     with pytest.raises(de.EvaluationError):
-        evaluate(["FROM x"], TRUE, output="reports/report")
+        evaluate(["FROM x"], TRUE, output="report.json")
 
     assert fake.names() == []
 
@@ -268,32 +245,15 @@ def test_report_is_written_as_strict_json_in_a_new_folder(fake, evaluate):
     assert '"output": "€\\n"' in text
 
 
-@pytest.fixture
-def full_disk():
-    """Let this process write no file of more than a few bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_full_disk_leaves_the_old_file_and_no_other(full_disk):
+def test_failed_write_leaves_the_old_file_and_no_other(monkeypatch):
     Path("report.json").write_text("old")
+    monkeypatch.setattr(os, "replace", mock.Mock(side_effect=OSError))
 
     with pytest.raises(de.EvaluationError):
-        de.write_file("report.json", "x" * 1000)
+        de.write_file("report.json", "new")
 
     assert Path("report.json").read_text() == "old"
     assert os.listdir(".") == ["report.json"]
-
-
-def test_report_follows_a_link():
-    os.symlink("target", "link")
-
-    de.write_file("link", "new")
-
-    assert os.readlink("link") == "target"
-    assert Path("target").read_text() == "new"
 
 
 def test_report_can_be_a_pipe():
@@ -318,32 +278,23 @@ def test_score_that_cannot_be_set_aside_is_not_replaced(options):
     assert len(problems) == 1
 
 
-def test_score_behind_a_link_is_kept_beside_the_file(options):
-    os.symlink("elsewhere.json", options.output)
-    de.write_reports(ended_by(None, options), options)
-
-    de.write_reports(ended_by("engine", options), options)
-
-    assert os.path.islink(options.output)
-    assert de.is_scored(de.read_report(os.path.realpath(options.output) + ".previous"))
-
-
 @pytest.mark.parametrize(
     ("there", "new", "is_kept"),
     [
-        (None, None, False),
         (None, "build", False),  # a failed build has a score
         (None, "engine", True),
         ("build", "interrupted", True),
         ("registry", "engine", False),
     ],
 )
-def test_report_without_a_score_moves_one_with_a_score(options, there, new, is_kept):
+def test_report_without_a_score_moves_one_with_a_score_and_links_stay(options, there, new, is_kept):
+    os.symlink("elsewhere.json", options.output)
     earlier, later = ended_by(there, options), ended_by(new, options)
     de.write_reports(earlier, options)
 
     de.write_reports(later, options)
 
-    previous = de.read_report(f"{options.output}.previous")
-    assert previous == (earlier if is_kept else None)
-    assert de.read_report(options.output) == later
+    assert os.path.islink(options.output)
+    file = os.path.realpath(options.output)
+    assert de.read_report(f"{file}.previous") == (earlier if is_kept else None)
+    assert de.read_report(file) == later
