@@ -37,79 +37,91 @@ RUN = 'RUN echo one; echo "E: cause"; echo bye; sleep 1; exit 3'
 EXPORT = "\n#2 DONE 0.1s\n#3 exporting to image\n#3 ERROR: x"
 OLD_RUN = f"executor failed running [sh -c exit 3{EXPORT}]: exit code: 3"
 LSTAT = f"lstat /etc/passwd/a{EXPORT}: not a directory"
-# A log; the builder and the step that has failed, the end of the error, the exit code of a RUN
+
+
+class Told(NamedTuple):
+    """A log, and what it tells."""
+
+    log: str
+    step: str  # that has failed, after the builder
+    error: str  # its end
+    run_code: int | None = None
+
+
 TOLD = {
-    "legacy builder": (
+    "legacy builder": Told(
         recorded("legacy-run"),
         f"legacy: {RUN}",
         "returned a non-zero code: 3",
-        3,
+        run_code=3,
     ),
-    "BuildKit of docker 20.10": (
+    "BuildKit of docker 20.10": Told(
         recorded("buildkit-20.10-run"),
         f"buildkit: [stage-1 2/3] {RUN}",
         "]: exit code: 3",
-        3,
+        run_code=3,
     ),
-    "buildx of docker 28.5": (
+    "buildx of docker 28.5": Told(
         recorded("buildx-28.5-run"),
         f"buildkit: [stage-1 2/3] {RUN}",
         '" did not complete successfully: exit code: 3',
-        3,
+        run_code=3,
     ),
-    "podman": (
+    "podman": Told(
         recorded("podman-5.8-run"),
         f"buildah: {RUN}",
         "running runtime: exit status 3",
-        3,
+        run_code=3,
     ),
-    "podman, an image": (
+    "podman, an image": Told(
         recorded("podman-5.8-from"),
         "buildah: FROM registry.invalid/a/b:1",
         "no such host",
-        None,
     ),
-    "buildx, a download in RUN": (
+    "buildx, a download in RUN": Told(
         recorded("buildx-28.5-download"),
         "buildkit: [2/2] RUN true",
         "unexpected EOF",
-        None,
     ),
-    "BuildKit of docker 20.10, the error quotes a failed export": (
+    "BuildKit of docker 20.10, the error quotes a failed export": Told(
         f"#2 [2/2] RUN x\n#2 ERROR: {OLD_RUN}\n------\n{OLD_RUN}\n",
         "buildkit: [2/2] RUN x",
         "exit code: 3",
-        3,
+        run_code=3,
     ),
-    "buildx, the error quotes a failed export": (
+    "buildx, the error quotes a failed export": Told(
         f"#2 [2/2] COPY a x\n#2 ERROR: {LSTAT}\n------\nERROR: failed to solve: {LSTAT}\n",
         "buildkit: [2/2] COPY a x",
         "not a directory",
-        None,
     ),
-    "legacy builder, the error quotes docker's advice": (
+    "legacy builder, the error quotes docker's advice": Told(
         "Step 1/1 : RUN x\nThe command 'sh -c exit 3\nRun 'x' returned a non-zero code: 3\n",
         "legacy: RUN x",
         "exit 3",
-        3,
+        run_code=3,
     ),
-    "legacy builder, an earlier RUN printed an error": (
+    "legacy builder, before the first step": Told(
+        "Sending build context to Docker daemon  2kB\nError response from daemon: x\n",
+        "legacy: ",
+        "x",
+    ),
+    "legacy builder, an earlier RUN printed an error": Told(
         "Step 1/2 : RUN x\nERROR: a\nStep 2/2 : COPY x /\nCOPY failed: b\n",
         "legacy: COPY x /",
         "COPY failed: b",
-        None,
     ),
 }
 
 
 @pytest.mark.parametrize("what", TOLD)
 def test_log_tells_builder_step_and_error_whatever_the_error_quotes(what):
-    log, step, error, run_code = TOLD[what]
+    told = TOLD[what]
 
-    build = read_log(log)
+    build = read_log(told.log)
 
-    assert (f"{build.builder}: {build.step}", build.run_code) == (step, run_code)
-    assert build.error.endswith(error)
+    assert f"{build.builder}: {build.step}" == told.step
+    assert build.run_code == told.run_code
+    assert build.error.endswith(told.error)
     assert de.log_fault(build, b"") is None
 
 
@@ -119,11 +131,13 @@ def test_log_tells_what_the_failed_step_has_printed(name):
 
 
 def test_log_keeps_its_beginning_and_its_end():
-    log = read_log("first\n" + "another\n" * 10**5 + "last\n").log
+    text = "".join(f"line {number}\n" for number in range(10**5))
 
-    assert log.startswith("first\n")
-    assert log.endswith("another\nlast\n")
-    assert len(log) < de.LOG_HEAD + de.LOG_TAIL + 100
+    begin, end = read_log(text).log.split("[...]\n")
+
+    assert text.startswith(begin)
+    assert text.endswith(end)
+    assert len(begin) + len(end) == pytest.approx(de.LOG_HEAD + de.LOG_TAIL, abs=20)
 
 
 LATE = {
@@ -153,7 +167,7 @@ BUILDERS = {  # the log of a RUN that fails: what is before its output, in each 
         "#2 0.1 ",
         f"#2 ERROR: {RUN_FAILS}\n------\nERROR: failed to solve: {RUN_FAILS}\n",
     ),
-    "podman": (
+    "buildah": (
         "STEP 1/2: FROM x\nSTEP 2/2: RUN y\n",
         "",
         'Error: building at STEP "RUN y": while running runtime: exit status 1\n',
@@ -185,6 +199,8 @@ def test_nothing_that_a_run_prints_gains_it_anything(builder, what):
 
     failed, late = read_log(log + end), read_log(log, exit_code=None)
 
+    assert failed.builder == builder
+    assert failed.error in end
     assert failed.run_code == 1, "so it is not repeated, and no image is asked for"
     assert de.log_fault(failed, b"") is de.log_fault(late, b"") is None
     # An image that is there is no download, see the flows.
@@ -254,6 +270,7 @@ STAGES = {
     b"# FROM x AS b\nFROM x AS bc\n": "b",
     b"FROM b AS b\n": "b",
     b"FROM x AS b\nFROM b\n": "",
+    b"FROM b\nFROM x AS b\n": "b",
 }
 
 
