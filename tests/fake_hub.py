@@ -63,27 +63,14 @@ class Registry(NamedTuple):
     refuses_token: bool = False  # with the same error
 
 
-REGISTRIES = {
-    "docker.io": Registry(UNAUTHORIZED, has_tokens=True),
-    "ghcr.io": Registry(DENIED, has_tokens=True, refuses_token=True),
-    "quay.io": Registry(
-        Error(401, "UNAUTHORIZED", "access to the requested resource is not authorized"),
-        has_tokens=True,
-    ),
-    "gcr.io": Registry(
-        Error(403, "DENIED", 'Permission denied on resource "projects/x" (or it may not exist)'),
-        has_tokens=True,
-        refuses_token=True,
-    ),
-    "mcr.microsoft.com": Registry(),
-    "nvcr.io": Registry(UNAUTHORIZED, has_tokens=True, refuses_token=True),
-    "public.ecr.aws": Registry(
-        Error(404, "NAME_UNKNOWN", "The repository with name 'x' does not exist in the registry"),
-        has_tokens=True,
-    ),
-    "registry.k8s.io": Registry(),
-    "mirror": Registry(),
-}
+REGISTRIES = {name: Registry() for name in [*de.CONTROL_IMAGES, "mirror"]}
+REGISTRIES["docker.io"] = Registry(UNAUTHORIZED, has_tokens=True)
+REGISTRIES["ghcr.io"] = Registry(DENIED, has_tokens=True, refuses_token=True)
+REGISTRIES["nvcr.io"] = Registry(UNAUTHORIZED, has_tokens=True, refuses_token=True)
+REGISTRIES["quay.io"] = Registry(
+    Error(401, "UNAUTHORIZED", "access to the requested resource is not authorized"),
+    has_tokens=True,
+)
 # Registries that behave as they are named, such as limits.example
 NAMED = [f"{how}.example" for how in (*ERRORS, "missing", "hangs-up", "untrusted", "refuses")]
 REGISTRIES.update(dict.fromkeys(NAMED, Registry()))

@@ -122,9 +122,8 @@ class Registries(NamedTuple):
 REGISTRIES = [
     Registries(
         "missing",
-        build="node:20-slim ghcr.io/x/y quay.io/x/y gcr.io/x/y mcr.microsoft.com/x:8.0"
-        " nvcr.io/x/y:12 public.ecr.aws/x/y registry.k8s.io/no-such missing.example/x"
-        " nobody-knows.example/x refuses.example/x",
+        build="node:20-slim ghcr.io/x/y quay.io/x/y mcr.microsoft.com/x:8.0 nvcr.io/x/y:12"
+        " missing.example/x nobody-knows.example/x refuses.example/x",
         registry="limits.example/x unavailable.example/x untrusted.example/x hangs-up.example/x",
     ),
     Registries("limits", registry="node:20-slim ghcr.io/x/y"),
@@ -246,15 +245,12 @@ OWN_FAULTS = [
     "",
     "FROM Ubuntu",
     f"FROM {64 * 'a'}",  # looks like an id
-    f"FROM {300 * 'a'}",
-    "FROM busybox:stable AS a\nONBUILD WORKDIR /etc/passwd\nFROM a",
     'FROM busybox:stable AS a\nONBUILD RUN ["/nosuch"]\nFROM a',
     "FROM busybox:stable \\\nAS first\nFROM busybox:stable\nCOPY --from=first /no-such-file /",
 ]
 OWN_FAULTS_AFTER_FROM = [
     f"COPY --from={64 * 'a'} /a /b",
     "COPY Dockerfile/x /",  # a file is no folder
-    "COPY Dockerfile/* /",
     "COPY --from=busybox:stable /no-such-file /",
     r'COPY ["a\nerror during connect", "/"]',
     r'COPY ["a\n#9 FROM x\n#9 ERROR: dial tcp", "/"]',
@@ -264,7 +260,6 @@ OWN_FAULTS_AFTER_FROM = [
     r'RUN ["/bin/sh", "-c", "exit 3 #\nerror during connect: EOF"]',
     "RUN kill -9 1; kill -9 $PPID; sh -c 'kill -9 $$'; exit $?",
     "RUN echo 'Step 3/3 : FROM x'\nWORKDIR /etc/passwd",
-    "RUN touch /file\nWORKDIR /file/folder\nRUN true",
     'SHELL ["/no-such-shell"]\nRUN true',
     "STOPSIGNAL NONSENSE",
     run_that_prints(then="exit 1"),
@@ -450,16 +445,20 @@ ACCIDENTS = [
 
 
 @pytest.fixture
-def harmed(private, evaluate):
-    """Return an engine to harm; the next evaluation removes what the test has left."""
+def harmed(private):
+    """Return an engine to harm; an evaluation removes what the one before it has left there."""
+
+    def all_that_is_left():
+        images = private.docker("image", "ls", "--format={{.Tag}}", "dockerfile-evaluator")
+        names = ["--filter=name=dockerfile-evaluator", "--format={{.Names}}"]
+        return set((images + private.docker("ps", "--all", *names)).split())
+
+    left_before = all_that_is_left()
     yield private
     private.process.send_signal(signal.SIGCONT)
     if private.process.poll() is not None:
         private.start()
-    assert outcome(evaluate([BUSYBOX], TRUE)) == "passed"
-    images = private.docker("image", "ls", "--quiet", "dockerfile-evaluator")
-    containers = private.docker("ps", "--all", "--quiet", "--filter=name=dockerfile-evaluator")
-    assert images + containers == ""
+    assert not left_before & all_that_is_left()
 
 
 @contextlib.contextmanager

@@ -224,6 +224,7 @@ def test_review_is_what_is_printed():
     assert run(REVIEW).stdout == REVIEW_SHOWN
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("networked_engine", "legacy", "checkout")
 def test_tree_and_board():
     evaluated = run(TREE)
