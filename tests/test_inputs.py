@@ -118,6 +118,14 @@ def test_score_is_taken_for_the_same_inputs_a_failure_as_a_whole_for_the_same_li
     assert not de.is_report_for(report, options, "another")
 
 
+def test_other_inputs_are_evaluated_anew(fake, options):
+    for image in "xyy":
+        sh(f"echo FROM {image} >context/Dockerfile")
+        de.evaluate("context/Dockerfile", "r", "rubric.json", output="report.json", resume=True)
+
+    assert fake.count("build") == 2
+
+
 NO_REPORTS = ["echo '{' >", "echo '[]' >", "echo '{\"environment\": 3}' >", "printf '\\377' >"]
 NO_REPORTS += ["yes [ | tr -d '\n' | head -c 99999 >", "mkfifo", "mkdir", "ln -s /dev/zero", ": "]
 

@@ -74,8 +74,10 @@ def test_message_says_that_a_container_ran_out_of_memory():
     assert "out of memory" in result.message
 
 
-def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate):
+def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate, monkeypatch):
+    """The limit after a second signal has no effect before it."""
     fake.set(create_seconds=2)
+    monkeypatch.setattr(de, "END_TIMEOUT", 0.5)
 
     report = evaluate(["FROM x"], run_command("cd /", timeout=2))
 
