@@ -100,6 +100,17 @@ def test_link_to_nothing_and_a_pipe_are_left_out():
     assert "left out: no regular file: 'artifacts/m/lib.dockerfile', 'artifacts/m/web." in out
 
 
+def test_second_dockerfile_of_a_model_for_a_repository_is_left_out():
+    tree({"m/app": "", "m/app/x": ""})
+
+    out = run(
+        "--list", "--layout={model}/{repo}/x.dockerfile", "--layout={model}/{repo}.dockerfile"
+    )[1]
+
+    assert "m: 1 Dockerfile, " in out
+    assert "left out: another Dockerfile has the same model and repository: " in out
+
+
 def test_report_never_replaces_a_rubric(stub):
     tree({"m/app": ""})
     rubric = Path("rubrics/app.json").read_text()
@@ -177,6 +188,12 @@ def test_second_round_repeats_what_is_doubtful_and_the_better_report_stays(stub,
     assert stub.calls == ["m/a", "m/b", *row.second]
     assert scores() == {"m/a": row.result, "m/b": 1}
     assert code == row.code
+
+
+def test_mean_score_is_that_of_the_parts_of_the_points(stub):
+    tree({"m/a": "late", "m/b": ""})
+
+    assert "m: mean score 75.0% of 2 Dockerfiles\n" in run()[1]
 
 
 def test_repetition_is_made_once(stub):
