@@ -455,6 +455,7 @@ class Flow(NamedTuple):
 
 REPETITIONS = [
     Flow("a RUN fails", "build, control: build"),
+    Flow("a here-document without BuildKit builds", "build: usage", "FROM x\nRUN <<E\nexit 3\nE"),
     Flow(
         "a RUN is killed",
         "build, build, control: build",

@@ -158,6 +158,16 @@ def test_ignored_sigchld_changes_nothing(fake, start, arguments, report):
 # --keep-image
 
 
+def test_engine_that_hangs_when_the_image_is_kept_costs_no_score(fake, evaluate, monkeypatch):
+    monkeypatch.setitem(de.Docker.call.__kwdefaults__, "timeout", 1.0)
+    fake.fault("image tag", "hang")
+
+    report = evaluate(["FROM x"], TRUE, keep_image=True)
+
+    assert outcome(report) == "passed"
+    assert "could not be kept" in report["warnings"][0]
+
+
 def test_kept_image_has_the_name_of_the_repository_and_stays(fake, dockerfile, rubric):
     words = (dockerfile("FROM x"), "Ünicode/my repo", rubric(TRUE))
 

@@ -95,8 +95,9 @@ def test_link_to_nothing_and_a_pipe_are_left_out():
     os.symlink("nothing", "artifacts/m/lib.dockerfile")
     os.mkfifo("artifacts/m/web.dockerfile")
 
-    out = run("--list")[1]
+    code, out, _ = run("--list")
 
+    assert code == 1
     assert "left out: no regular file: 'artifacts/m/lib.dockerfile', 'artifacts/m/web." in out
 
 
@@ -415,3 +416,4 @@ def test_screen_shows_suspicious_zeros_by_kind_and_the_time_left_over_both_round
 
     assert re.search(r"suspicious.*network.*: 'm/a', 'n/a'\n", out)
     assert re.search(r"\[4/4\] .*, 0:00:\d+ left", out)
+    assert "suspicious zeros (network)" in run()[1]  # also of reports that are resumed

@@ -205,6 +205,12 @@ def test_pipe_and_report_of_version_2_are_left_out():
     assert "left out: reports/m/pipe.json" in err
 
 
+def test_report_that_is_named_after_its_repository_counts_not_a_copy():
+    folder = write(".", {"m/a-copy": report(9, "b"), "m/b": report(5, "b"), "m/c": report(9, "b")})
+
+    assert [row.scores for row in board(folder).rows] == [{"b": 0.5}]
+
+
 def test_circular_links_make_no_models():
     folder = write(".", {"m/x": report(5), "n/x": report(5)})
     os.symlink("..", f"{folder}/m/up")

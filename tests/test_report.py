@@ -228,11 +228,12 @@ def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(optio
 # Files
 
 
-def test_protected_folder_is_an_error_before_docker_is_started(fake, evaluate, monkeypatch):
+@pytest.mark.parametrize("option", ["output", "junit"])
+def test_protected_folder_is_an_error_before_docker_is_started(fake, evaluate, monkeypatch, option):
     monkeypatch.setattr(os, "access", lambda *_: False)  # these tests may run as root
 
     with pytest.raises(de.EvaluationError):
-        evaluate(["FROM x"], TRUE, output="report.json")
+        evaluate(["FROM x"], TRUE, **{option: "report"})
 
     assert fake.names() == []
 

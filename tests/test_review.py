@@ -240,7 +240,7 @@ def test_test_that_the_solution_fails_only_sometimes_is_named(rubric):
 def test_solution_that_cannot_be_built_keeps_the_other_measurements(rubric):
     Path("Dockerfile").write_text("FROM x\nCOPY missing /\n")
 
-    code, out, err = run(rubric(run_command("true")), "--base=x", "--solution=Dockerfile")
+    code, out, err = run(rubric(run_command("test -d /")), "--base=x", "--solution=Dockerfile")
 
     assert "bare: tests[0] " in out
     assert "--solution-context" in err
