@@ -59,7 +59,7 @@ def start(*words):
     return subprocess.Popen([*PROGRAM, *words], encoding="utf-8", **PIPES)
 
 
-def finished(process, seconds=120):
+def finished(process, seconds=300):
     """Wait for a process; return its exit code, stdout and stderr."""
     with process:
         try:
