@@ -48,7 +48,7 @@ def test_run_is_given_options_of_the_evaluator_then_of_the_rubric_then_of_the_us
     ]
 
 
-@pytest.mark.parametrize("options", [["--net=host"], []], ids=str)
+@pytest.mark.parametrize("options", [["--net=host"], ["--network=host"], []], ids=str)
 def test_check_without_a_command_has_no_network_unless_the_user_gives_one(fake, evaluate, options):
     evaluate(["FROM x"], LOOK, TRUE, run_options=options)
 
