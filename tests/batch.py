@@ -10,8 +10,6 @@ from pathlib import Path
 from cases import run_command
 from conftest import PIPES, PROJECT, called, load_program
 
-import DockerfileEvaluator as de
-
 ea = load_program(PROJECT / "artifacts" / "evaluate_all.py")
 run = functools.partial(called, ea.main)  # returns the exit code, stdout and stderr
 
@@ -25,19 +23,6 @@ def tree(dockerfiles, *tests):
         file.write_bytes(os.fsencode(f"# {place}\n{text}\n"))
         rubric = {"tests": tests or [run_command("true"), run_command("true")]}
         Path(f"rubrics/{file.stem}.json").write_text(json.dumps(rubric))
-
-
-def make_report(outcome, options, inputs, suspect=None, log=""):
-    """Return a report: `outcome` is the kind of its error, or the statuses of its tests."""
-    evaluation = de.Evaluation(options, inputs, de.Docker("docker"), de.Console(None))
-    evaluation.build = de.Build(0, log=log)
-    if isinstance(outcome, str):
-        evaluation.error = de.EvaluationError(outcome, "why", suspect)
-    else:
-        evaluation.image = {"Id": "1d" * 32}
-        for at, (test, status) in enumerate(zip(inputs.rubric.tests, outcome)):
-            evaluation.tests.results[test.id] = de.Result(status, f"m{at}")
-    return de.make_report(evaluation)
 
 
 def scores():

@@ -290,10 +290,17 @@ def report(tmp_path):
     return read
 
 
-def ended_by(kind, options):
-    """Return the report of an evaluation that an error of some kind has ended before its tests."""
-    evaluation = de.Evaluation(options, de.read_inputs(options), de.Docker(""), de.Console(None))
-    evaluation.error = de.EvaluationError(kind, "why") if kind else None
+def make_report(outcome, options, inputs=None, suspect=None, log=""):
+    """Return a report: `outcome` is the kind of its error, or the statuses of its tests."""
+    inputs = inputs or de.read_inputs(options)
+    evaluation = de.Evaluation(options, inputs, de.Docker("docker"), de.Console(None))
+    evaluation.build = de.Build(0, log=log)
+    if isinstance(outcome, str):
+        evaluation.error = de.EvaluationError(outcome, "why", suspect)
+    else:
+        evaluation.image = {"Id": "1d" * 32}
+        for at, (test, status) in enumerate(zip(inputs.rubric.tests, outcome)):
+            evaluation.tests.results[test.id] = de.Result(status, f"m{at}")
     return de.make_report(evaluation)
 
 

@@ -16,9 +16,9 @@ from typing import NamedTuple, Sequence
 from unittest import mock
 
 import pytest
-from batch import PROGRAM, ea, finished, make_report, run, scores, start, tree
+from batch import PROGRAM, ea, finished, run, scores, start, tree
 from cases import run_command
-from conftest import schema
+from conftest import make_report, schema
 from engine import wait_for
 
 import DockerfileEvaluator as de

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cases import TRUE, run_command
-from conftest import ended_by, outcome
+from conftest import make_report, outcome
 
 import DockerfileEvaluator as de
 
@@ -119,7 +119,7 @@ RESUMED = [
 def test_score_is_taken_for_the_same_inputs_a_failure_as_a_whole_for_the_same_limits(
     options, error, starts, change, is_taken
 ):
-    report = ended_by(error, options)
+    report = make_report(error or [], options)
     report["environment"]["image_starts"] = starts
     digest = de.read_inputs(options).sha256
 

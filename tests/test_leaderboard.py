@@ -16,9 +16,8 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
-from batch import make_report
 from cases import run_command
-from conftest import PROJECT, called, load_program
+from conftest import PROJECT, called, load_program, make_report
 
 import DockerfileEvaluator as de
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from cases import FALSE, LOOK, TRUE, run_command
-from conftest import ended_by, schema
+from conftest import make_report, schema
 
 import DockerfileEvaluator as de
 
@@ -163,7 +163,7 @@ SCORES = {"build": 0, "build_timeout": 0, **dict.fromkeys(["engine", "registry",
 
 @pytest.mark.parametrize("kind", SCORES)
 def test_failed_build_has_the_score_0_and_other_errors_have_none(options, kind):
-    report = ended_by(kind, options)
+    report = make_report(kind or [], options)
 
     summary = report["summary"]
     assert summary["total_score"] == summary["success_rate"] == SCORES[kind]
@@ -216,7 +216,7 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
 
 
 def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(options):
-    report = ended_by("build", options)
+    report = make_report("build", options)
     report["build"]["log"] = "the log"
 
     case, log = ElementTree.fromstring(de.as_junit(report))
@@ -270,10 +270,10 @@ def test_report_can_be_a_pipe():
 
 
 def test_score_that_cannot_be_set_aside_is_not_replaced(options):
-    de.write_reports(ended_by(None, options), options)
+    de.write_reports(make_report([], options), options)
     os.makedirs(f"{options.output}.previous/x")
 
-    problems = de.write_reports(ended_by("engine", options), options)
+    problems = de.write_reports(make_report("engine", options), options)
 
     assert de.is_scored(de.read_report(options.output))
     assert len(problems) == 1
@@ -290,7 +290,7 @@ def test_score_that_cannot_be_set_aside_is_not_replaced(options):
 )
 def test_report_without_a_score_moves_one_with_a_score_and_links_stay(options, there, new, is_kept):
     os.symlink("elsewhere.json", options.output)
-    earlier, later = ended_by(there, options), ended_by(new, options)
+    earlier, later = make_report(there or [], options), make_report(new or [], options)
     de.write_reports(earlier, options)
 
     de.write_reports(later, options)
