@@ -241,17 +241,6 @@ def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
     )
 
 
-def base_images(dockerfile: bytes) -> set[str]:
-    """Return the images that a Dockerfile builds from, except those with a variable."""
-    images = set()
-    stages = {"scratch"}
-    for image, stage in de.from_lines(dockerfile):
-        if image.lower() not in stages and "$" not in image:
-            images.add(image)
-        stages.add(stage.lower())
-    return images
-
-
 # ---------------------------------------------------------------------------------------------
 # One evaluation, on this machine or on a worker
 # ---------------------------------------------------------------------------------------------
@@ -510,7 +499,7 @@ class Batch:
         elif score:
             self.scores[task] = score
         if not earlier and (problems or not report):
-            de.set_aside(path)  # a score for other inputs would count for the new ones
+            de.keep_previous(path)  # a score for other inputs would count for the new ones
         self.outcomes[task] = outcome._replace(report=None)
         return outcome
 
@@ -571,12 +560,14 @@ def print_plan(batch: Batch, answers: Answers) -> None:
         say("build contexts: the folders of the Dockerfiles (see --checkouts)")
 
 
-def print_base_images(tasks: Iterable[Task]) -> None:
+def print_images(tasks: Iterable[Task]) -> None:
     """Print the images to pull, the most frequent ones first."""
-    files = (de.read_file(task.dockerfile) for task in tasks)
-    counts = collections.Counter(image for file in files for image in base_images(file))
+    files = (de.parse_dockerfile(de.read_file(task.dockerfile)) for task in tasks)
+    counts = collections.Counter(
+        image for file in files for image in {need.image for need in de.needed_images(file, ())}
+    )
     for image, count in counts.most_common():
-        say(f"base image {de.printable(image)}: {counted(count, 'Dockerfile')}")
+        say(f"image {de.printable(image)}: {counted(count, 'Dockerfile')}")
 
 
 def print_summary(batch: Batch) -> None:
@@ -707,7 +698,7 @@ def _main(arguments: argparse.Namespace) -> int:
     print_plan(batch, answers)
     is_complete = not answers.left_out
     if arguments.list:
-        print_base_images(answers.tasks)
+        print_images(answers.tasks)
     if arguments.list or not answers.tasks:
         return int(not is_complete)
     make_workers = dask_workers if arguments.dask else threads

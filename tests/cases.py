@@ -109,7 +109,8 @@ FILES_EXIST = [
     fails("a pattern is a plain name", f"{NO_FILE}: fil*", paths=["fil*"]),
     fails("a folder", "a directory, not a file: folder", paths=["folder"]),
     fails("a dangling link", f"{NO_FILE}: dangling", paths=["dangling"]),
-    fails("a pipe", ": pipe", paths=["pipe"]),
+    fails("a pipe", "a device, pipe or socket, no file: pipe", paths=["pipe"]),
+    fails("a device", "a device, pipe or socket, no file: /dev/null", paths=["/dev/null"]),
 ]
 DIRS_EXIST = [
     passes("folders and a link to one", paths=["folder", "/etc", "link-to-folder"]),

@@ -15,8 +15,9 @@ created        that which was created last
 
 Both sides write Python literals. A call's name is its subcommand, such as "build" or "image rm".
 The experiments have names of their own: "control COPY", "control RUN" and "control run" of the
-trivial Dockerfile, "from" of a Dockerfile that is only a FROM. What "version", "info", "ps" and
-"image ls" print comes from the launcher in conftest.py, after the faults of the call.
+trivial Dockerfile, "from" of a Dockerfile that is only a FROM, "line" of the same with scratch,
+"syntax" of one with new syntax. What "version", "info", "ps" and "image ls" print comes from the
+launcher in conftest.py, after the faults of the call.
 
 A Dockerfile may have any lines; these mean something:
 
@@ -33,6 +34,7 @@ import signal
 import sys
 import time
 
+CONTROL = ("COPY . ", "RUN [")  # the last line of the control experiment
 LOST = "Cannot connect to the Docker daemon at unix:///fake. Is the docker daemon running?"
 
 
@@ -97,9 +99,16 @@ def dockerfile(options):
 def name_of(subcommand, options, rest, lines):
     if subcommand == "run" and options["--entrypoint"] != "/bin/sh":
         return "control run"
-    if lines[:1] == ["FROM scratch"]:
-        return f"control {lines[1].split()[0]}"
-    return "from" if lines and rest == ["-"] else subcommand
+    if lines and rest == ["-"]:
+        return "from"
+    if options.get("--file") != "-":
+        return subcommand
+    last = lines[-1] if lines else ""
+    if last.startswith("LABEL "):
+        return "line"
+    if last.startswith(CONTROL) and lines[0] == "FROM scratch":
+        return f"control {last.split()[0]}"
+    return "syntax" if "FROM scratch" in lines[:2] else subcommand
 
 
 def record(name, words):
@@ -160,8 +169,8 @@ def build(options, lines, *, is_printed):
             pull(rest.split()[0])
         elif line.startswith("COPY missing"):
             fail("COPY failed: stat missing: file does not exist")
-        elif line.startswith("RUN [") and lines[0] == "FROM scratch":  # of the control
-            program = rest.strip("[]")
+        elif line.startswith("RUN ") and '["/' in line and "FROM scratch" in lines[:2]:
+            program = rest.partition("[")[2].strip("]")
             fail(f"OCI runtime create failed: exec: {program}: no such file or directory")
         elif line.startswith("RUN exit "):
             code = rest.split()[-1]

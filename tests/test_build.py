@@ -1,4 +1,4 @@
-"""A build that fails (section 4): what its log tells, the experiments, and who is at fault.
+"""Prepare, build, and who is at fault if that fails (section 4).
 
 tests/logs has logs as docker and podman print them. Experiments are made with the fake docker here;
 with real engines and registries in test_faults.py. Messages are in transcripts/no-score.txt.
@@ -6,8 +6,11 @@ with real engines and registries in test_faults.py. Messages are in transcripts/
 
 from __future__ import annotations
 
+import ast
+import re
+import time
 from pathlib import Path
-from typing import Mapping, NamedTuple
+from typing import NamedTuple, Sequence
 
 import pytest
 from cases import TRUE, run_command
@@ -18,111 +21,150 @@ import DockerfileEvaluator as de
 HUB_IMAGE = de.CONTROL_IMAGES["docker.io"]
 
 
+# The Dockerfile: what it needs
+
+
+class Needs(NamedTuple):
+    """Lines of a Dockerfile, and the images that it needs."""
+
+    lines: str
+    images: str  # with a blank between two
+    build_options: Sequence[str] = ()
+
+
+HERE = "\nFROM no\nCOPY --from=no a /\nARG X=no\n"  # text that is no instruction
+NEEDS = {
+    "an image": Needs("FROM x", "x"),
+    "with a platform": Needs("FROM --platform=linux/amd64 x AS y", "x"),
+    "no name": Needs("FROM", ""),
+    "scratch": Needs("FROM scratch", ""),
+    "twice the same": Needs("FROM x:1\nFROM x:1 AS y", "x:1"),
+    "a COPY and the same again": Needs("COPY --from=y:1 a /\nCOPY --from=y:1 b /", "y:1"),
+    # Stages
+    "a stage": Needs("FROM x AS b\nFROM b", "x"),
+    "a stage in RUN": Needs("FROM x AS b\nRUN --mount=from=b,target=/b true", "x"),
+    "a stage in any case": Needs("from x as Bc\nfrom bC\ncopy --from=BC a /", "x"),
+    "a stage by its number": Needs("FROM x\nFROM y\nCOPY --from=0 a /", "x y"),
+    "a stage after Windows ends of lines": Needs("FROM x AS b\r\nFROM b\r\n", "x"),
+    "a stage after a byte order mark": Needs("\ufeffFROM x AS b\nFROM b", "x"),
+    "a stage, another escape": Needs("# escape=`\nFROM x `\nAS b\nFROM b", "x"),
+    "a stage, on two lines": Needs("FROM x \\\n  AS b\nFROM b", "x"),
+    "a stage, a comment between": Needs("FROM x \\\n# no\n\n  # no\nAS b\nFROM b", "x"),
+    "a stage with a variable": Needs("ARG B=b\nFROM x AS b\nFROM ${B}", "x"),
+    "an image with the name of its stage": Needs("FROM b AS b", "b"),
+    # Flags
+    "COPY --from": Needs("COPY --chown=a --from=ghcr.io/a/b:1 x /", "ghcr.io/a/b:1"),
+    "two mounts": Needs("RUN --mount=from=y,target=/y --mount=type=bind,from=z b", "y z"),
+    "from= that is no flag": Needs("RUN git log --from=y", ""),
+    "COPY of a file named --from": Needs("COPY a --from=y /", ""),
+    # Here-documents
+    "a here-document": Needs(f"RUN <<E{HERE}E\nFROM w", "w"),
+    "with quotes": Needs(f"COPY <<'E' /a{HERE}E\nFROM w", "w"),
+    "with a blank": Needs(f'RUN << "E.O-F"{HERE}E.O-F\nFROM w', "w"),
+    "with tabs": Needs(f"RUN <<-E{HERE}\t\tE\nFROM w", "w"),
+    "after flags": Needs(f"RUN --mount=type=tmpfs,target=/a <<E{HERE}E\nFROM w", "w"),
+    "on a continued line": Needs(f"RUN a \\\n b <<E{HERE}E\nFROM w", "w"),
+    "with a continued line at its end": Needs(f"RUN <<E{HERE} \\\nE\nFROM w", "w"),
+    "with another end before its own": Needs(f"RUN <<E\n\tE{HERE} E{HERE}EE{HERE}E\nFROM w", "w"),
+    "two of them": Needs(f"COPY <<A <<B /{HERE}A{HERE}B\nFROM w", "w"),
+    "after Windows ends of lines": Needs(f"RUN <<E{HERE}E\nFROM w".replace("\n", "\r\n"), "w"),
+    "<< without its end": Needs("RUN cat <<E\nFROM x", "x"),
+    "<< in another instruction": Needs("CMD <<E\nFROM x\nE", "x"),
+    "<< in quotes": Needs("RUN echo '<<E'\nFROM x\nE", "x"),
+    # Variables
+    "a variable": Needs("ARG A=x\nFROM $A", "x"),
+    "a variable in quotes": Needs('ARG A="x" B=\'1\'\nFROM "$A:${B}"', "x:1"),
+    "a variable of another": Needs("ARG A=x\nARG B=a.b/${A}:1\nFROM $B", "a.b/x:1"),
+    "a default": Needs("ARG V=3\nFROM x:${T:-1}${U-2}${V:-4}", "x:123"),
+    "a build argument": Needs("ARG A=x\nARG B=2\nFROM $A:$B", "x:3", ["--build-arg=B=3"]),
+    "an ARG after FROM": Needs("FROM x\nARG A=y\nFROM ${A:-z}", "x z"),
+    # The frontend
+    "syntax": Needs("# syntax=a/b:1\nFROM x", "a/b:1 x"),
+    "syntax, other blanks and case": Needs("#escape=`\n#  SYNTAX = a/b\nFROM x", "a/b x"),
+    "syntax after a comment": Needs("# a comment\n# syntax=a/b\nFROM x", "x"),
+    "syntax after an instruction": Needs("FROM x\n# syntax=a/b", "x"),
+}
+
+
+def needs_of(text, build_options=()):
+    return list(de.needed_images(de.parse_dockerfile(text.encode()), build_options))
+
+
+@pytest.mark.parametrize("needs", NEEDS.values(), ids=list(NEEDS))
+def test_needed_images_are_those_of_others(needs):
+    found = needs_of(needs.lines, needs.build_options)
+
+    assert " ".join(need.image for need in found) == needs.images
+
+
+def test_docker_gets_the_from_line_as_it_is_written_after_the_args():
+    text = 'arg A="x" B\n\n# no\nARG C=1\nFROM --platform=$P \\\n "$A:${C}" AS b\nARG D=1\nRUN a\n'
+
+    (need,) = needs_of(text)
+
+    start = 'ARG A="x" B\nARG C=1\nFROM --platform=$P '
+    assert need.dockerfile == f'{start}"$A:${{C}}"\n'
+    assert need.with_scratch.startswith(f"{start}scratch\n")
+
+
+SYNTAX = {
+    "RUN <<E\na\nE": "here-documents",
+    "COPY <<-'E' /a\na\n\tE": "here-documents",
+    "RUN << E\na\nE": "here-documents",
+    "RUN cat <<E": "",  # which no line ends
+    "copy --from=a --link x /": "COPY --link",
+    "COPY --chmod=755 x /": "COPY --chmod",
+    "HEALTHCHECK --start-interval=1s CMD a": "HEALTHCHECK --start-interval",
+    "run --mount=type=cache,target=/c a": "RUN --mount",
+    "RUN --network=none a": "RUN --network",
+    "RUN \\\n # no\n --network=none \\\n a": "RUN --network",
+    "FROM --platform=$BUILDPLATFORM x": "FROM --platform=$BUILDPLATFORM",
+    "FROM --platform=${BUILDPLATFORM} x": "FROM --platform=$BUILDPLATFORM",
+    "FROM --platform=linux/amd64 x": "",
+    "COPY --chown=a x /": "",
+    "COPY --invented x /": "",
+    "RUN echo --mount=x": "",
+}
+
+
+def test_new_syntax_is_what_only_newer_builders_know():
+    found = {
+        text: ", ".join(de.new_syntax(de.parse_dockerfile(f"FROM x\n{text}\n".encode())))
+        for text in SYNTAX
+    }
+
+    assert found == SYNTAX
+
+
+# What a log tells
+
+
 def read_log(text, exit_code=1):
     """Return the build that has printed a text, which is read in two pieces."""
     log = de.BuildLog(de.Console(None))
     for piece in (text[:97], text[97:]):
         log.feed(piece.encode())
-    return log.close(exit_code, seconds=0.0)
-
-
-# What a log tells
+    return log.finish(exit_code, seconds=0.0)
 
 
 def recorded(name):
     return Path(__file__).with_name("logs").joinpath(f"{name}.log").read_text()
 
 
-RUN = 'RUN echo one; echo "E: cause"; echo bye; sleep 1; exit 3'
-EXPORT = "\n#2 DONE 0.1s\n#3 exporting to image\n#3 ERROR: x"
-OLD_RUN = f"executor failed running [sh -c exit 3{EXPORT}]: exit code: 3"
-LSTAT = f"lstat /etc/passwd/a{EXPORT}: not a directory"
-
-
-class Told(NamedTuple):
-    """A log, and what it tells."""
-
-    log: str
-    step: str  # that has failed, after the builder
-    error: str  # its end
-    run_code: int | None = None
-
-
-TOLD = {
-    "legacy builder": Told(
-        recorded("legacy-run"),
-        f"legacy: {RUN}",
-        "returned a non-zero code: 3",
-        run_code=3,
-    ),
-    "BuildKit of docker 20.10": Told(
-        recorded("buildkit-20.10-run"),
-        f"buildkit: [stage-1 2/3] {RUN}",
-        "]: exit code: 3",
-        run_code=3,
-    ),
-    "buildx of docker 28.5": Told(
-        recorded("buildx-28.5-run"),
-        f"buildkit: [stage-1 2/3] {RUN}",
-        '" did not complete successfully: exit code: 3',
-        run_code=3,
-    ),
-    "podman": Told(
-        recorded("podman-5.8-run"),
-        f"buildah: {RUN}",
-        "running runtime: exit status 3",
-        run_code=3,
-    ),
-    "podman, an image": Told(
-        recorded("podman-5.8-from"),
-        "buildah: FROM registry.invalid/a/b:1",
-        "no such host",
-    ),
-    "buildx, a download in RUN": Told(
-        recorded("buildx-28.5-download"),
-        "buildkit: [2/2] RUN true",
-        "unexpected EOF",
-    ),
-    "BuildKit of docker 20.10, the error quotes a failed export": Told(
-        f"#2 [2/2] RUN x\n#2 ERROR: {OLD_RUN}\n------\n{OLD_RUN}\n",
-        "buildkit: [2/2] RUN x",
-        "exit code: 3",
-        run_code=3,
-    ),
-    "buildx, the error quotes a failed export": Told(
-        f"#2 [2/2] COPY a x\n#2 ERROR: {LSTAT}\n------\nERROR: failed to solve: {LSTAT}\n",
-        "buildkit: [2/2] COPY a x",
-        "not a directory",
-    ),
-    "legacy builder, the error quotes docker's advice": Told(
-        "Step 1/1 : RUN x\nThe command 'sh -c exit 3\nRun 'x' returned a non-zero code: 3\n",
-        "legacy: RUN x",
-        "exit 3",
-        run_code=3,
-    ),
-    "legacy builder, before the first step": Told(
-        "Sending build context to Docker daemon  2kB\nError response from daemon: x\n",
-        "legacy: ",
-        "x",
-    ),
-    "legacy builder, an earlier RUN printed an error": Told(
-        "Step 1/2 : RUN x\nERROR: a\nStep 2/2 : COPY x /\nCOPY failed: b\n",
-        "legacy: COPY x /",
-        "COPY failed: b",
-    ),
+LOGS = {  # the builder, and the exit code of its RUN
+    "legacy-run": ("legacy", 3),
+    "buildkit-20.10-run": ("buildkit", 3),
+    "buildx-28.5-run": ("buildkit", 3),
+    "buildx-28.5-download": ("buildkit", None),
+    "podman-5.8-run": ("buildah", 3),
+    "podman-5.8-from": ("buildah", None),
 }
 
 
-@pytest.mark.parametrize("what", TOLD)
-def test_log_tells_builder_step_and_error_whatever_the_error_quotes(what):
-    told = TOLD[what]
+def test_log_tells_the_builder_and_the_exit_code_of_a_run():
+    builds = {name: read_log(recorded(name)) for name in LOGS}
 
-    build = read_log(told.log)
-
-    assert f"{build.builder}: {build.step}" == told.step
-    assert build.run_code == told.run_code
-    assert build.error.endswith(told.error)
-    assert de.log_fault(build, b"") is None
+    assert {name: (build.builder, build.run_code) for name, build in builds.items()} == LOGS
 
 
 @pytest.mark.parametrize("name", ["legacy", "buildkit-20.10", "buildx-28.5", "podman-5.8"])
@@ -130,29 +172,86 @@ def test_log_tells_what_the_failed_step_has_printed(name):
     assert read_log(recorded(f"{name}-run")).output == ["one", "E: cause", "bye"]
 
 
+RUN_CODES = {
+    "The command '/bin/sh -c a' returned a non-zero code: 3": 3,
+    'ERROR: failed to solve: process "/bin/sh -c a" did not complete successfully: exit code: 3': 3,
+    "executor failed running [/bin/sh -c a]: exit code: 137": 137,
+    'Error: building at STEP "RUN a": while running runtime: exit status 255': 255,
+    "a returned a non-zero code: 3\nSee 'docker build --help'": 3,  # advice
+    "The command 'a\nSee 'x' returned a non-zero code: 3": 3,  # no advice
+    "a returned a non-zero code: 3\nERROR: failed to solve: b": None,
+    "a returned a non-zero code: 3: b": None,
+    'Error: building at STEP "COPY x": copier: stat "/x": exit code: 3': None,
+    "exit code: 3": None,
+    "": None,
+}
+
+
+def test_exit_code_of_a_run_is_read_only_where_docker_reports_it():
+    assert {text: de.run_exit_code(text.split("\n")) for text in RUN_CODES} == RUN_CODES
+
+
+ERRORS = {  # the end of a log, and docker's error
+    "Sending build context\nError response from daemon: a\n": "Error response from daemon: a",
+    "Step 1/2 : RUN x\nERROR: a\nStep 2/2 : COPY x /\nCOPY failed: b\n": "COPY failed: b",
+    "ERROR: a\n\nView build details: docker-desktop://x\n": "ERROR: a",
+    "#2 DONE\nError: a\nb\n": "Error: a b",
+    "": "docker build: exit code 1",
+}
+
+
+def test_log_tells_dockers_error():
+    assert {log: read_log(log).error for log in ERRORS} == ERRORS
+
+
+class Begun(NamedTuple):
+    """What has begun at the end of a log."""
+
+    instruction: bool = False
+    change: bool = False  # one that may do something else the next time
+    docker_step: str = ""  # BuildKit's own that has not ended
+
+
+LOAD_CONTEXT = "[internal] load build context"
+BEGUN = {
+    "Sending build context to Docker daemon\n": Begun(),
+    "Step 1/2 : FROM x\nStep 2/2 : ENV a=a\n": Begun(),
+    "Step 1/2 : FROM x\nStep 2/2 : COPY a /\nCOPY failed": Begun(instruction=True),
+    "Step 1/3 : FROM x\nStep 2/3 : RUN a\nStep 3/3 : COPY": Begun(instruction=True, change=True),
+    "Step 1/1 : FROM x\n# Executing 1 build trigger\n": Begun(instruction=True, change=True),
+    "STEP 1/2: FROM x\nSTEP 2/2: run a\n": Begun(instruction=True, change=True),
+    "[1/2] STEP 1/2: FROM x\n[1/2] STEP 2/2: ADD a /\n": Begun(instruction=True, change=True),
+    "#1 [internal] load build definition\n#2 [a 1/2] FROM x\n": Begun(),
+    "#5 [2/3] COPY a /\n#5 ERROR: x\n[2/3] COPY a /": Begun(instruction=True),
+    "#5 [a 2/3] RUN a\n#6 [2/2] COPY a /\n": Begun(instruction=True, change=True),
+    "#1 [1/2] FROM x\n#2 https://a.b/x\n": Begun(instruction=True, change=True),
+    "#1 [exporting 2/2] COPY a /\n": Begun(instruction=True),
+    "#1 [internal] load build context\n#1 transferring": Begun(docker_step=LOAD_CONTEXT),
+    "#3 [internal] load build context\n#4 [1/2] FROM x\n#3 DONE 1.0s\n": Begun(),
+    "#1 [1/1] COPY a /\n#2 exporting to image\n": Begun(instruction=True, docker_step="exporting"),
+    "#1 [1/1] COPY a /\n#2 exporting to image\n#2 ERROR: x\n": Begun(instruction=True),
+}
+
+
+def test_log_tells_what_has_begun():
+    def begun(log):
+        build = read_log(log, exit_code=None)
+        return Begun(build.has_begun, build.may_change, build.docker_step.strip())
+
+    assert {log: begun(log) for log in BEGUN} == BEGUN
+
+
 def test_log_keeps_its_beginning_and_its_end():
     text = "".join(f"line {number}\n" for number in range(10**5))
 
-    begin, end = read_log(text).log.split("[...]\n")
+    begin, end = read_log(text).log.split("\n[...]\n")
 
     assert text.startswith(begin)
     assert text.endswith(end)
     assert len(begin) + len(end) == pytest.approx(de.LOG_HEAD + de.LOG_TAIL, abs=20)
 
 
-LATE = {
-    "Step 1/2 : FROM x\nStep 2/2 : RUN y\n1\n": "RUN y",
-    "#1 [a 1/2] FROM x\n#2 [b 1/2] FROM y\n#2 DONE 0.1s\n#3 [b 2/2] RUN z\n#1 x\n": "[b 2/2] RUN z",
-    "#0 building with 'default'\n#1 [a 1/2] FROM x\n#2 [internal] load context\n": "[a 1/2] FROM x",
-    "#1 [1/1] RUN y\n#1 DONE 1.0s\n#2 exporting to image\n": "exporting to image",
-}
-
-
-def test_log_tells_the_step_that_was_running_at_the_time_limit():
-    assert {log: read_log(log, exit_code=None).step for log in LATE} == LATE
-
-
-# What a Dockerfile prints or quotes
+# What a Dockerfile prints
 
 
 RUN_FAILS = 'process "y" did not complete successfully: exit code: 1'
@@ -173,20 +272,16 @@ BUILDERS = {  # the log of a RUN that fails: what is before its output, in each 
         'Error: building at STEP "RUN y": while running runtime: exit status 1\n',
     ),
 }
-ERRORS = "\nERROR: failed to solve: x: not found\nError: x: not found\nSee 'x'\n"
+OTHER_ERRORS = "\nERROR: failed to solve: x: not found\nError: x: not found\nSee 'x'\n"
 FORGED = {
     "nothing": "",
-    "an image, legacy builder": "Step 3/3 : FROM there",
-    "an export, legacy builder": "Step 3/3 : exporting",
-    "an image, podman": "STEP 3/3: FROM there",
-    "an export, podman": "STEP 3/3: exporting",
-    "an image, BuildKit": "#2 DONE 0.1s\n#3 [1/1] FROM z\n#3 ERROR: x",
-    "an export, BuildKit": "#2 DONE 0.1s\n#3 exporting\n#3 ERROR: x",
+    "other instructions": "Step 3/3 : FROM z\nSTEP 3/3: FROM z\n#2 DONE 0.1s\n#3 [1/1] FROM z",
+    "an export": "Step 3/3 : exporting\n#2 exporting to image\n#3 exporting to image\n#3 ERROR: x",
+    "the first step of BuildKit": "#1 exporting to image\n#1 [internal] load build context",
     "the beginning of a build": "Sending build context to Docker daemon",
     "the end of RUNs that were killed": "returned a non-zero code: 137\nexit code: 143",
-    "other errors": ERRORS,
-    "no BuildKit": "ERROR: BuildKit is enabled but",
-    "other ends of lines": ERRORS.replace("\n", "\r") + ERRORS.replace("\n", "\u2028"),
+    "other errors": OTHER_ERRORS,
+    "other ends of lines": OTHER_ERRORS.replace("\n", "\r") + OTHER_ERRORS.replace("\n", "\u2028"),
     "a line of 64 KiB and more": "A" * de.CHUNK + "Step 3/3 : FROM z",
 }
 
@@ -201,98 +296,73 @@ def test_nothing_that_a_run_prints_gains_it_anything(builder, what):
 
     assert failed.builder == builder
     assert failed.error in end
-    assert failed.run_code == 1, "so it is not repeated, and no image is asked for"
-    assert de.log_fault(failed, b"") is de.log_fault(late, b"") is None
-    # An image that is there is no download, see the flows.
-    assert de.image_of(late.step, b"") in ("", "there")
+    assert (failed.ending, failed.run_code) == (de.RUN_FAILED, 1)
+    assert (late.has_begun, late.may_change, late.docker_step) == (True, True, "")
 
 
 # Decisions
 
-COPY_FAILED = de.Build(1, builder="legacy", step="COPY x /", error="x")
-RUN_FAILED = COPY_FAILED._replace(step="RUN x", error="install certificate", run_code=1)
+COPY_FAILED = de.Build(1, builder="legacy", has_begun=True, step="COPY x /", error="x")
+RUN_FAILED = COPY_FAILED._replace(may_change=True, step="RUN x", error="why", run_code=1)
+FULL = "No space left on device"
 
-NEEDS_BUILDKIT = {
-    "RUN <<EOF\ntrue\nEOF": True,
-    "copy <<-'END' /x\nx\n\tEND": True,
-    "RUN a && \\\n  cat <<EOF >/x\nx\nEOF": True,
-    "RUN cat <<EOF": False,  # which no line ends
-    "ENV A=1 \\\nX\nRUN false <<X": False,
-    "CMD <<EOF\nx\nEOF": False,
-    "# RUN <<EOF\nEOF": False,
-    "RUN --mount=type=cache,target=/c true": True,
-    "copy --from=a --link x /": True,
-    "FROM --platform=$BUILDPLATFORM x": True,
-    "COPY --chown=a x /": False,
-    "FROM --platform=linux/amd64 x": False,
-    "RUN echo --mount=x": False,
+RETRIED = {
+    "nothing": (COPY_FAILED._replace(exit_code=0), False),
+    "a RUN": (RUN_FAILED, False),
+    "a RUN that was killed": (RUN_FAILED._replace(run_code=137), True),
+    "a RUN that was terminated": (RUN_FAILED._replace(run_code=143), True),
+    "a RUN that met a full disk": (RUN_FAILED._replace(log=f"write x: {FULL}\n"), True),
+    "docker": (COPY_FAILED, True),
+    "docker, by a signal": (COPY_FAILED._replace(exit_code=-9), True),
+    "nothing, but it takes too long": (COPY_FAILED._replace(exit_code=None), False),
 }
 
 
-def test_dockerfile_needs_buildkit_if_the_legacy_builder_does_not_know_its_syntax():
-    with_buildkit = COPY_FAILED._replace(builder="buildkit")
-    for text, expected in NEEDS_BUILDKIT.items():
-        dockerfile = f"FROM x\n{text}\n".encode()
+def test_failure_that_may_be_an_accident_is_retried():
+    found = {what: (build, de.is_worth_retrying(build)) for what, (build, _) in RETRIED.items()}
 
-        assert bool(de.log_fault(COPY_FAILED, dockerfile)) is expected, text
-        assert not de.log_fault(with_buildkit, dockerfile), text
+    assert found == RETRIED
 
 
-IMAGES = {
-    "FROM ghcr.io/a/b:1": "ghcr.io/a/b:1",
-    "from --platform=linux/amd64 x as y": "x",
-    "[a 1/2] FROM docker.io/library/x@sha256:1d": "docker.io/library/x@sha256:1d",
-    "[internal] load metadata for docker.io/library/x:1": "docker.io/library/x:1",
-    "resolve image config for docker-image://docker.io/a/b:1": "docker.io/a/b:1",
-    "resolve image config for docker.io/a/b:1": "docker.io/a/b:1",  # docker 20.10
-    "docker-image://docker.io/a/b:1@sha256:1d": "docker.io/a/b:1@sha256:1d",
-    "COPY --chown=a --from=ghcr.io/a/b /x /y": "ghcr.io/a/b",
-    "FROM  x": "x",
-    "COPY  --from=x /y /": "x",
-    "COPY --from=0 /x /y": "",
-    "COPY FROM x": "",
-    "RUN FROM x": "",
-    "[FROM 2/2] RUN x": "",
-    "": "",
+class Explained(NamedTuple):
+    """What docker says of an image alone, and of the build."""
+
+    alone: str
+    build: str
+    image: str = "x"
+
+
+DENIED = "pull access denied for x, repository does not exist or may require 'docker login'"
+NOT_FOUND = "docker.io/library/x:latest: not found"
+EXPLAINED = {
+    "the same": Explained(DENIED, DENIED),
+    "the same, but for numbers": Explained("dial 10.0.0.1:53: no", "ERROR: dial 10.0.0.9:7: no"),
+    "the same after other words": Explained("a: b", "ERROR: failed to solve: x: a: b"),
+    "the image with its tag": Explained("a", "ERROR: x:1: b", "x:1"),
+    "the image with docker's tag": Explained("a", f"ERROR: {NOT_FOUND}"),
+    "the network, in other words": Explained("no such host", "a: connection refused"),
+}
+NOT_EXPLAINED = {
+    "the network, but not of the build": Explained("no such host", "COPY failed"),
+    "the network, but not of the image": Explained(DENIED, "ADD: no such host"),
+    "a file with its name, legacy": Explained(DENIED, "COPY failed: stat x: file does not exist"),
+    "a file with its name, docker 20.10": Explained(DENIED, '"/x" not found: not found'),
+    "a file with its name": Explained(NOT_FOUND, 'checksum of ref 1d::2e: "/x": not found'),
+    "another instruction": Explained(DENIED, "unknown instruction: FOO"),
 }
 
 
-def test_image_that_a_step_needs():
-    assert {step: de.image_of(step, b"") for step in IMAGES} == IMAGES
+@pytest.mark.parametrize("what", [*EXPLAINED, *NOT_EXPLAINED])
+def test_missing_image_explains_a_failure_that_says_the_same(what):
+    case = {**EXPLAINED, **NOT_EXPLAINED}[what]
+    missing = de.Missing(de.Need(case.image, ""), case.alone)
 
-
-STAGES = {
-    b"FROM y\nFROM x AS b\n": "",
-    b"from --platform=a x \\\n  as B\r\n": "",
-    b"FROM x \\\n# comment\n  AS b\n": "",
-    b"\xef\xbb\xbfFROM x A\\\r\nS b\r\n": "",
-    b"# escape=`\n\x0cFROM x `\nAS b": "",
-    b"# FROM x AS b\nFROM x AS bc\n": "b",
-    b"FROM b AS b\n": "b",
-    b"FROM x AS b\nFROM b\n": "",
-    b"FROM b\nFROM x AS b\n": "b",
-}
-
-
-def test_stage_is_no_image():
-    step = "COPY --from=b /x /y"
-
-    assert {dockerfile: de.image_of(step, dockerfile) for dockerfile in STAGES} == STAGES
-
-
-def test_variable_of_an_image_has_its_build_argument_or_the_default_of_its_arg():
-    dockerfile = b'ARG R="a.b"\nARG T=1\nARG U=2\nFROM ${R}/x:$T$TT$U\n'
-
-    found = de.with_arguments("${R}/x:$T$TT$U", ["--build-arg=U=3"], dockerfile)
-
-    assert found == "a.b/x:1$TT3"
+    assert de.explains(missing, de.Build(1, error=case.build)) is (what in EXPLAINED)
 
 
 REGISTRIES = {
     "debian": "docker.io",
-    "a/b:1": "docker.io",
-    "${BASE}": "docker.io",
-    "docker.io/a/b": "docker.io",
+    "": "docker.io",
     "registry-1.docker.io/a/b": "docker.io",
     "ghcr.io/a/b@sha256:1d": "ghcr.io",
     "localhost/a": "localhost",
@@ -306,22 +376,22 @@ def test_registry_of_an_image():
 
 
 # What docker says of an image, and who is at fault: if it is one of Docker Hub; of a registry
-# without a control image; with --offline. The control image can be had.
+# without a control image; with --offline. "control": if the control image can be pulled, build.
 BLAME = {
-    "manifest for x:1 not found: manifest unknown": "build build build",
-    "pull access denied for x, repository does not exist": "build build build",
-    "docker.io/library/x:1: not found": "build build build",
-    "no match for platform in manifest": "build build build",
-    'Head "https://x": denied': "build build build",
-    "unauthorized: authentication required": "build build build",
-    "name unknown: repository name not known to registry": "build build build",
+    "manifest for x:1 not found: manifest unknown": "control build build",
+    "pull access denied for x, repository does not exist": "control build build",
+    "docker.io/library/x:1: not found": "control build build",
+    "no match for platform in manifest": "control build build",
+    'Head "https://x": denied': "control build build",
+    "unauthorized: authentication required": "control build build",
+    "name unknown: repository name not known to registry": "control build build",
+    "no token: unexpected status: 403 Forbidden": "control build build",
     "invalid reference format": "build build build",
     "repository name must be lowercase": "build build build",
     "base name (${X}) should not be blank": "build build build",
     "invalid reference format: repository name (No space left on device)": "build build build",
-    "no token: unexpected status: 403 Forbidden": "build registry build",
-    "dial tcp: lookup a.b on 10.0.0.1:53: no such host": "registry build build",
-    "dial tcp 127.0.0.1:5000: connect: connection refused": "registry build build",
+    "dial tcp: lookup a.b on 10.0.0.1:53: no such host": "registry control build",
+    "dial tcp 127.0.0.1:5000: connect: connection refused": "registry control build",
     "toomanyrequests: You have reached your pull rate limit": "registry registry build",
     "received unexpected HTTP status: 503 Service Unavailable": "registry registry build",
     "x509: certificate signed by unknown authority": "registry registry build",
@@ -330,12 +400,13 @@ BLAME = {
 }
 
 
-def test_blame_for_an_image_that_docker_cannot_get():
-    def blame(problem):
-        for registry, offline in (("docker.io", False), ("a.b", False), ("docker.io", True)):
-            yield de.blame_image(problem, registry, offline=offline)[0]
+def test_blame_for_an_image_that_docker_cannot_pull():
+    def blame(error):
+        for image, is_offline in (("x", False), ("a.b/x", False), ("x", True)):
+            missing = de.Missing(de.Need(image, ""), error)
+            yield de.judge_image(missing, is_offline=is_offline) or "control"
 
-    assert {problem: " ".join(blame(problem)) for problem in BLAME} == BLAME
+    assert {error: " ".join(blame(error)) for error in BLAME} == BLAME
 
 
 # Messages
@@ -352,84 +423,122 @@ DOCKER_ERRORS = {
     'ERROR: failed to solve: failed to calculate checksum of ref x::y: "/a": b': '"/a": b',
     "failed to solve with frontend dockerfile.v0: failed to create LLB definition: a": "a",
     "COPY failed: Error: a": "COPY failed: Error: a",
+    "the Dockerfile (.dockerfile.af3d1e) is empty": "the Dockerfile (Dockerfile) is empty",
+    "stat /var/lib/docker/tmp/docker-builder12/a: b": "stat ./a: b",
+    'sources under "/var/tmp/buildah12/a": b': 'sources under "./a": b',
+    "lstat '/tmp/dockerfile-evaluator-h-1-a/context/a': b": "lstat './a': b",
 }
 
 
-def test_error_of_docker_is_shown_without_what_only_says_that_it_failed():
+def test_error_of_docker_is_shown_without_prefixes_and_temporary_names():
     assert {printed: de.docker_error(printed) for printed in DOCKER_ERRORS} == DOCKER_ERRORS
 
 
-def dockerfile_fault(build, **changes):
+def dockerfile_fault(build, lines="FROM x\n", **changes):
     """Return the error of a build whose Dockerfile is at fault."""
-    options = de.Options("Dockerfile", "repo")
-    return de.dockerfile_fault(build._replace(**changes), options, b"FROM x\n")
+    options = de.Options("Dockerfile", "repo", context="folder")
+    parsed = de.parse_dockerfile(lines.encode())
+    return de.dockerfile_fault(build._replace(**changes), options, parsed)
+
+
+HINTS = {
+    "```dockerfile\nFROM x\n```": "Markdown fence",
+    "Here is the Dockerfile:\n\nFROM x": "text before FROM",
+    "RUN a\nCOPY a /": "needs a FROM line",
+    "# a comment\n": "is empty",
+    "ARG A\nFROM x": "",
+}
+
+
+@pytest.mark.parametrize("lines", HINTS)
+def test_message_has_a_hint_at_what_is_wrong_with_the_dockerfile(lines):
+    message = str(dockerfile_fault(de.Build(1, error="why"), lines))
+
+    found = [hint for hint in filter(None, HINTS.values()) if hint in message]
+    assert (found or [""]) == [HINTS[lines]]
+
+
+SOURCES = {
+    "COPY a /": True,
+    "add a /": True,
+    "COPY --from=b a /": False,
+    "ADD https://a.b/c /": False,
+    "RUN a": False,
+}
+
+
+def test_message_names_the_build_context_of_a_missing_source_only():
+    found = {step: "folder" in str(dockerfile_fault(COPY_FAILED, step=step)) for step in SOURCES}
+
+    assert found == SOURCES
+    assert "folder" not in str(dockerfile_fault(RUN_FAILED, step="COPY beside /"))
+
+
+def test_message_of_a_run_has_the_line_that_says_why():
+    fault = dockerfile_fault(RUN_FAILED, output=["a", "error: no b", "bye"])
+
+    assert str(fault) == "why: error: no b"
+
+
+def test_message_of_the_time_limit_names_the_limit_and_the_step():
+    late = read_log("#1 [1/2] FROM x\n#2 [2/2] RUN sleep\n", exit_code=None)
+
+    fault = dockerfile_fault(late)
+
+    assert fault.kind == "build_timeout"
+    assert "3600 s" in str(fault)
+    assert "'RUN sleep'" in str(fault)
 
 
 CERTAIN = {
     "Step 1/2 : FROM x\nStep 2/2 : COPY a /\nCOPY failed": True,
-    "#5 [2/3] COPY a /\n#5 ERROR: x\n[2/3] COPY a /": True,
+    "#5 [2/3] WORKDIR /a\n#5 ERROR: x": True,
+    "Error response from daemon: dockerfile parse error": True,
     "Step 1/3 : FROM x\nStep 2/3 : RUN true\nStep 3/3 : COPY a /\nCOPY failed": False,
-    "#5 [a 2/3] run true\n#6 [2/2] COPY a /\n#6 ERROR: x": False,
     "#5 [2/3] ADD https://example.org/x /\n#6 [3/3] COPY a /\n#6 ERROR: x": False,
-    "Step 1/2 : FROM x\n# Executing 1 build trigger\n ---> Running in 1d\nx": False,
 }
 
 
 def test_failed_build_is_certain_if_neither_run_nor_add_had_begun():
-    assert {log: dockerfile_fault(COPY_FAILED, log=log).is_certain for log in CERTAIN} == CERTAIN
+    assert {log: dockerfile_fault(read_log(log)).is_certain for log in CERTAIN} == CERTAIN
 
 
 SUSPICIOUS = {
-    "Temporary failure resolving 'deb.debian.org'": "network",
     "curl: (6) Could not resolve host: example.org": "network",
-    "dial tcp: lookup proxy.golang.org: no such host": "network",
-    "npm ERR! getaddrinfo EAI_AGAIN registry.npmjs.org": "network",
-    "wget: bad address 'example.org'": "network",
     "java.net.UnknownHostException: repo.maven.apache.org": "network",
-    "connect: connection refused": "network",
-    "Connection reset by peer": "network",
-    "HTTPSConnectionPool: Read timed out. (read timeout=15)": "network",
-    "connect: network is unreachable": "network",
-    "SSL certificate problem: unable to get local issuer certificate": "network",
-    "HTTP 429 Too Many Requests": "network",
-    "E: Release file is not valid yet (invalid for another 3h)": "network",
     "c++: fatal error: Killed signal terminated program cc1plus": "memory",
-    "java.lang.OutOfMemoryError; Out of memory": "memory",
     "tar: x: Cannot write: No space left on device": "disk",
     "E: Unable to locate package x": None,
-    "the tests of unskilled workers were skipped": None,
+    "connect to 127.0.0.1: connection refused": None,
 }
 
 
-def test_run_whose_output_mentions_the_host_is_suspicious():
+def test_run_whose_output_mentions_the_host_is_suspicious_and_the_message_says_so():
+    faults = {line: dockerfile_fault(RUN_FAILED, output=["a", line, "b"]) for line in SUSPICIOUS}
+
+    assert {line: fault.suspect for line, fault in faults.items()} == SUSPICIOUS
+    for line, fault in faults.items():
+        assert (line in str(fault)) >= bool(fault.suspect)
+        assert (f"(suspicious: {fault.suspect}" in str(fault)) == bool(fault.suspect)
+
+
+SUSPECTS = {  # beside the output of a RUN
+    "a RUN that was killed": (RUN_FAILED._replace(run_code=137), "memory"),
+    "what docker says of an ADD": (
+        RUN_FAILED._replace(run_code=None, error="ADD: connection refused"),
+        "network",
+    ),
+    "what docker quotes of a RUN": (RUN_FAILED._replace(error="echo connection refused"), None),
+    "what docker says of a COPY": (COPY_FAILED._replace(error="connection refused"), None),
+}
+
+
+def test_suspicion_is_about_what_may_do_something_else_the_next_time():
     found = {
-        line: dockerfile_fault(RUN_FAILED, output=["a", line, "b"]).suspect for line in SUSPICIOUS
+        what: (build, dockerfile_fault(build).suspect) for what, (build, _) in SUSPECTS.items()
     }
 
-    assert found == SUSPICIOUS
-
-
-def test_run_that_was_killed_twice_is_suspicious():
-    assert dockerfile_fault(RUN_FAILED, run_code=137).suspect == "memory"
-
-
-SUSPICIOUS_STEPS = {
-    "ADD http://a/b /": "network",
-    "[2/2] ADD http://a/b /": "network",
-    "http://a/b": "network",
-    "[2/2] RUN x": "network",  # BuildKit downloads its image then
-    "[2/2] COPY x /": None,
-    "FROM x": None,
-    "": None,
-}
-
-
-def test_step_that_downloads_is_suspicious_if_docker_mentions_the_network():
-    refused = COPY_FAILED._replace(error="connection refused")
-
-    found = {step: dockerfile_fault(refused, step=step).suspect for step in SUSPICIOUS_STEPS}
-
-    assert found == SUSPICIOUS_STEPS
+    assert found == SUSPECTS
 
 
 # Experiments
@@ -439,316 +548,224 @@ LAST_LINE = "the last line before the time limit"
 
 
 class Flow(NamedTuple):
-    """What goes wrong, and what follows.
-
-    "control" is the control experiment, if all three parts of it are made. The outcome is the kind
-    of the error, or the status of the only test.
-    """
+    """What goes wrong, and what follows."""
 
     when: str
-    then: str  # "what is built and started: outcome"
-    dockerfile: str = "FROM x\nRUN exit 3"
+    then: str  # what is built and started, in this order: the kind of error, or the test's status
+    dockerfile: str = r"FROM x\nRUN exit 3"
     faults: str = ""  # as for tests/docker-fault
-    hangs_after: str = ""  # what the build prints before it reaches its time limit
-    options: Mapping = {}
+    hangs: str = ""  # what the build prints before it reaches its time limit
+    there: str = ""  # an image that the engine has
+    options: str = "{}"
 
 
-REPETITIONS = [
-    Flow("a RUN fails", "build, control: build"),
-    Flow("a here-document without BuildKit builds", "build: usage", "FROM x\nRUN <<E\nexit 3\nE"),
-    Flow(
-        "a RUN is killed",
-        "build, build, control: build",
-        dockerfile="FROM x\nRUN exit 137",
-    ),
-    Flow(
-        "a RUN is terminated",
-        "build, build, control: build",
-        dockerfile="FROM x\nRUN exit 143",
-    ),
-    Flow(
-        "a RUN prints that the disk is full",
-        "build, build, control: build",
-        faults="build stdout='Step 1/1 : RUN x\nno space left on device\n'"
-        " stderr='returned a non-zero code: 1'",
-    ),
-    Flow(
-        "the engine is away for a moment",
-        "build, build: passed",
-        dockerfile="FROM x",
-        faults="build do='lose the engine' nth=1; version do='find the engine' nth=3",
-    ),
-    Flow("docker is killed twice", "build, build: engine", faults="build do=die"),
-    Flow(
-        "the export fails",
-        "build, build: engine",
-        faults="build stdout='#1 [1/1] FROM x\n#1 CACHED\n#2 exporting to image\n#2 ERROR: y\n'",
-    ),
-    Flow(
-        "COPY fails in a stage named like the export",
-        "build, build, control: build",
-        faults="build stdout='#1 [exporting 1/1] COPY a /\n#1 ERROR: y\n'",
-    ),
-    Flow(
-        "a RUN fails beside what only BuildKit knows",
-        "build, control: build",
-        dockerfile="FROM x\nRUN --mount=type=cache,target=/c true\nRUN exit 3",
-    ),
-    Flow(
-        "docker has no BuildKit",
-        "build, build: usage",
-        faults="build stderr='ERROR: BuildKit is enabled but the buildx component is missing'",
-    ),
-]
-PULLS = [
-    Flow(
-        "an image does not exist",
-        "build, from, from, from, control: build",
-        faults="pull x='manifest unknown'",
-    ),
-    Flow(
-        "an image can be had alone only the second time",
-        "build, from, from, build: passed",
-        dockerfile="FROM x",
-        faults="build stdout='Step 1/1 : FROM x\n' stderr=EOF nth=1; from stderr=EOF nth=1",
-    ),
-    Flow(
-        "an image does not exist, and its registry gives no other either",
-        "build, from, from, from, from: registry",
-        dockerfile="FROM ghcr.io/x",
-        faults="pull ghcr.io='manifest unknown'",
-    ),
-    Flow(
-        "an image does not exist, and another evaluation removes the control image meanwhile",
-        "build, from, from, from, from, control: build",
-        faults="pull x='manifest unknown'; from nth=3 stderr='no such image'",
-    ),
-    Flow(
-        "an image does not exist, and the engine is broken",
-        "build, from, from, from, control COPY: engine",
-        faults="pull x='manifest unknown'; 'control COPY'",
-    ),
-    Flow(
-        "an image of a registry without a control image does not exist",
-        "build, from, from, control: build",
-        dockerfile="FROM a.b/x",
-        faults="pull a.b='manifest unknown'",
-    ),
-    Flow(
-        "nobody knows the host of an image",
-        "build, from, from, from, control: build",
-        dockerfile="FROM a.b/x",
-        faults="pull a.b='no such host'",
-    ),
-    Flow(
-        "nobody knows any host",
-        "build, from, from, from, from: registry",
-        dockerfile="FROM a.b/x",
-        faults="pull a.b='no such host' docker.io='no such host'",
-    ),
-    Flow(
-        "the name of an image is invalid",
-        "build, from, from, control: build",
-        faults="pull x='invalid reference format'",
-    ),
-    Flow(
-        "a registry limits downloads of an image whose name looks like an answer",
-        "build, from, from: registry",
-        dockerfile="FROM u/hexadecimal",
-        faults="pull docker.io='u/hexadecimal: toomanyrequests'",
-    ),
-    Flow(
-        "no registry can be reached, --offline",
-        "build, from, from, control: build",
-        faults="pull docker.io='no such host'",
-        options={"offline": True},
-    ),
-    Flow(
-        "an image can be had, but something else fails in its step",
-        "build, from, build, from, control: build",
-        faults="build stdout='Step 1/1 : FROM x\n'",
-    ),
-    Flow(
-        "an image with a variable in its name, as the legacy builder shows it",
-        "build: registry",
-        dockerfile="FROM ${X}",
-        faults="build stdout='Step 1/1 : FROM ${X}\n' stderr=toomanyrequests",
-    ),
-    Flow(
-        "the image of COPY --from does not exist",
-        "build, from, from, from, control: build",
-        dockerfile="FROM x\nCOPY --from=ghcr.io/x /y /",
-        faults="build stdout='Step 2/2 : COPY --from=ghcr.io/x /y /\n'; pull ghcr.io/x=': denied'",
-    ),
-    Flow(
-        "a download breaks off in RUN, BuildKit",
-        "build, from, from: registry",
-        faults="build stdout='#1 [1/2] FROM a.b/x:1@sha256:1d\n#2 [2/2] RUN y\n#2 ERROR: EOF\n'"
-        "; pull a.b='unexpected EOF'",
-    ),
-]
-HOSTS = [
-    Flow(
-        "nothing can be run in a build",
-        "build, control COPY, control RUN: engine",
-        faults="'control RUN'",
-    ),
-    Flow(
-        "a program that cannot be there can be run in a build",
-        "build, control COPY, control RUN: engine",
-        faults="'control RUN' code=0",
-    ),
-    Flow(
-        "a container lacks another program",
-        "build, control: engine",
-        faults="'control run' code=127 stderr='exec: runc: no such file or directory'",
-    ),
-    Flow(
-        "the builder keeps its images, which the control shows",
-        "build, control COPY: engine",
-        faults="'control COPY' code=0",
-    ),
-    Flow(
-        "a build option lets docker get no image",
-        "build, from, from: registry",
-        faults="build given=--network=n stdout='Step 1/1 : FROM x\n' stderr=EOF;"
-        " from given=--network=n stderr=EOF",
-        options={"build_options": ["--network=n"]},
-    ),
-    Flow(
-        "a run option is refused",
-        "build, control, control: usage",
-        faults="'control run' given=--memory=1k code=125",
-        options={"run_options": ["--memory=1k"]},
-    ),
-    Flow(
-        "an option is refused by an engine that is broken",
-        "build, control, control: engine",
-        faults="'control run' code=125",
-        options={"run_options": ["--memory=1k"]},
-    ),
-    Flow(
-        "the user that a run option names is only in the image",
-        "build, control: build",
-        faults="'control run' given=-uapp code=125",
-        options={"run_options": ["-uapp"]},
-    ),
-    Flow(
-        "the target stage is only in the Dockerfile, and its image does not exist",
-        "build, from, from, from, control: build",
-        faults="pull x='manifest unknown'; from given=--target=a since=3;"
-        " 'control COPY' given=--target=a; 'control RUN' given=--target=a",
-        options={"build_options": ["--target=a"]},
-    ),
-    Flow(
-        "the context is refused",
-        "build, build, control COPY, control: usage",
-        faults="build stdout='error checking context\n'; 'control COPY' given=CONTEXT",
-    ),
-    Flow(
-        "the context would be refused, but it was an instruction that failed",
-        "build, build, control: build",
-        dockerfile="FROM x\nCOPY missing /",
-        faults="'control COPY' given=CONTEXT",
-    ),
-]
-LIMIT = [
-    Flow(
-        "a RUN takes too long on an engine that is broken",
-        "build, control: engine",
-        hangs_after="Step 2/2 : RUN x",
-        faults="'control run'",
-    ),
-    Flow(
-        "the context takes too long",
-        "build: engine",
-        hangs_after="#1 [internal] load build context",
-    ),
-    Flow(
-        "a download takes too long twice, and works alone",
-        "build, from, build, from: engine",
-        hangs_after="#1 [1/1] FROM x",
-    ),
-    Flow(
-        "a download takes too long once",
-        "build, from, build: passed",
-        dockerfile="FROM x",
-        faults=f"build do=print stdout='Step 1/1 : FROM x\n{LAST_LINE}\n' nth=1;"
-        " build do=hang nth=1",
-    ),
-    Flow(
-        "what looks like a download takes too long, but the image can be had",
-        "build, from, build, from, control: build_timeout",
-        hangs_after="Step 3/3 : FROM x",
-    ),
-    Flow(
-        "a download takes too long, and alone it fails",
-        "build, from, from: registry",
-        hangs_after="Step 1/1 : FROM x",
-        faults="pull docker.io=toomanyrequests",
-    ),
-    Flow(
-        "the download of an ADD takes too long, with a step of buildx that never ends",
-        "build, control: build_timeout",
-        hangs_after="#0 building with x\n#1 [1/2] FROM x\n#1 DONE 0.1s\n#2 http://a.b/x",
-    ),
-    Flow(
-        "a RUN that takes too long prints a FROM that the Dockerfile does not have",
-        "build, build, control: build_timeout",
-        hangs_after="Step 9/9 : FROM bad.host/x",
-        faults="pull bad.host=x509",
-    ),
-    Flow(
-        "a RUN that takes too long prints an ARG",
-        "build, control: build_timeout",
-        hangs_after="Step 9/9 : ARG X",
-    ),
-    Flow(
-        "a RUN that takes too long prints a FROM with a variable",
-        "build, build, control: build_timeout",
-        dockerfile="FROM $X",
-        hangs_after="Step 9/9 : FROM $X",
-    ),
-]
+# "control" is the control experiment, if all three parts of it are made; "line" is the FROM line
+# with scratch; HANG is a call that reaches its time limit; CONTEXT is the folder.
+FLOWS = r"""
+# Preparation
+an image is not there -> from, build: passed
+    dockerfile: FROM x
+an image is there -> build: passed
+    dockerfile: FROM x
+    there: x
+a pull takes too long, and the build does not -> from, build: passed
+    dockerfile: FROM x
+    faults: from HANG
+a pull takes too long, and the build does, too -> from, build: registry
+    faults: from HANG
+    hangs: Step 1/1 : FROM x
+the builder does not know the syntax -> from, syntax, control: usage
+    dockerfile: FROM x\nRUN --mount=type=cache,target=/c true
+    faults: syntax stderr='unknown flag: mount'
+the builder does not know the syntax, the engine is broken -> from, syntax, control COPY: engine
+    dockerfile: FROM x\nCOPY --link a /
+    faults: syntax; 'control COPY'
+the builder knows the syntax with the frontend of the Dockerfile -> from, syntax, build: passed
+    dockerfile: # syntax=a/b\nFROM x\nCOPY --link a /
+    faults: syntax nth=1
+the builder knows the syntax, and a RUN fails -> from, syntax, build, control: build
+    dockerfile: FROM x\nRUN --mount=type=cache,target=/c true\nRUN exit 3
+an invented flag -> from, build, from, control: build
+    dockerfile: FROM x\nCOPY --invented a /
+    faults: build stderr='unknown flag: invented'
+# Accidents
+a RUN fails once -> from, build, control: build
+    dockerfile: FROM x
+    faults: build nth=1 stderr='returned a non-zero code: 1'
+the engine is away for a moment -> from, build: passed
+    dockerfile: FROM x
+    faults: build do='lose the engine' nth=1; version do='find the engine' nth=3
+docker is killed twice -> from, build: engine
+    faults: build do=die
+docker fails once -> from, build: passed
+    dockerfile: FROM x
+    faults: build nth=1 stderr=a
+# Images
+an image does not exist -> from, build, from, control, line, from: build
+    faults: pull x='manifest unknown'
+an image can be pulled again only the second time -> from, build, from, control: build
+    faults: from nth=2 stderr=EOF; build stderr=EOF
+an image that is there cannot be pulled again -> build, from, control, line: registry
+    faults: from stderr=toomanyrequests; build stderr=toomanyrequests
+    there: x
+its registry gives no other image either -> from, build, from, control, line, from: registry
+    dockerfile: FROM ghcr.io/x
+    faults: pull ghcr.io='manifest unknown'
+nobody knows any host -> from, build, from, control, line, from: registry
+    dockerfile: FROM a.b/x
+    faults: pull a.b='no such host' docker.io='no such host'
+the FROM line fails for scratch, too -> from, build, from, control, line: build
+    dockerfile: FROM --invented x
+    faults: pull docker.io='invented: toomanyrequests'; line stderr=invented
+docker's frontend cannot be pulled, --offline -> from, build, from, control: usage
+    dockerfile: # syntax=docker/dockerfile:1\nFROM x
+    faults: pull docker.io='no such host'
+    options: {"offline": True}
+the image of COPY --from does not exist -> from, build, from, control, from: build
+    dockerfile: FROM x\nCOPY --from=ghcr.io/x /y /
+    faults: pull ghcr.io/x='ghcr.io/x: denied'; build stderr='ghcr.io/x: denied'
+an image that is not needed cannot be pulled, a COPY fails -> from, build, from, control: build
+    dockerfile: FROM a.b/no AS unused\nFROM x\nCOPY missing /
+    faults: pull a.b=toomanyrequests; build stderr='stat missing: file does not exist'
+an image that is not needed cannot be pulled, a RUN fails -> from, build, control: build
+    dockerfile: FROM a.b/no AS unused\nFROM x\nRUN a
+    faults: pull a.b=toomanyrequests; build stderr='returned a non-zero code: 1'
+two images cannot be pulled, one is not needed -> from, build, from, control, line, from: build
+    dockerfile: FROM a.b/no AS unused\nFROM x
+    faults: pull a.b=toomanyrequests x='manifest unknown'; build stderr='manifest unknown'
+the trigger of an image fails -> from, build, from, control: build
+    faults: from stdout='# Executing 1 build trigger\n' stderr=a; build stderr=a
+the target stage is only in the Dockerfile -> from, build, from, control, line, from: build
+    faults: pull x='manifest unknown'; from given=--target=a; 'control COPY' given=--target=a
+    options: {"build_options": ["--target=a"]}
+# The host
+nothing can be run in a build -> from, build, control COPY, control RUN: engine
+    faults: 'control RUN'
+a program that is not there can be run -> from, build, control COPY, control RUN: engine
+    faults: 'control RUN' code=0
+a container lacks another program -> from, build, control: engine
+    faults: 'control run' code=127 stderr='exec: runc: no such file or directory'
+the builder keeps its images -> from, build, control COPY: engine
+    faults: 'control COPY' code=0
+a build option is refused -> from, build, from, control COPY, control: usage
+    faults: '*' given=--bogus stderr='unknown flag: --bogus'
+    options: {"build_options": ["--bogus"]}
+a run option is refused -> from, build, control: usage
+    faults: 'control run' given=--memory=1k code=125
+    options: {"run_options": ["--memory=1k"]}
+an option is given, and the engine is broken -> from, build, control: engine
+    faults: 'control run' code=125
+    options: {"run_options": ["--memory=1k"]}
+the user of a run option is only in the image -> from, build, control: build
+    faults: 'control run' given=-uapp code=125
+    options: {"run_options": ["-uapp"]}
+the context is refused -> from, build, from, control COPY, control: usage
+    faults: build stderr='error checking context'; 'control COPY' given=CONTEXT
+the context would be refused, but a RUN fails -> from, build, control: build
+    faults: 'control COPY' given=CONTEXT
+# The time limit
+nothing begins in time -> from, build, from: engine
+    hangs: Step 1/2 : FROM x
+the context takes too long -> from, build, from: engine
+    hangs: #1 [internal] load build context
+the export takes too long -> from, build, from: engine
+    hangs: #1 [1/1] RUN y\n#1 DONE 1.0s\n#2 exporting to image
+a RUN takes too long -> from, build, from, control: build_timeout
+    hangs: #1 [internal] load build context\n#1 DONE 1.0s\n#2 [2/2] RUN x
+an ADD takes too long -> from, build, from, control: build_timeout
+    hangs: #0 building with x\n#1 [1/2] FROM x\n#1 DONE 0.1s\n#2 http://a.b/x
+a RUN takes too long, and the engine is broken -> from, build, from, control: engine
+    hangs: Step 2/2 : RUN x
+    faults: 'control run'
+an image that is not needed cannot be pulled -> from, build, from, control: build_timeout
+    dockerfile: FROM a.b/no AS unused\nFROM x\nRUN x
+    hangs: #1 [stage-1 2/2] RUN x
+    faults: pull a.b='dial tcp: i/o timeout'
+"""
+
+
+def read_flows(text):
+    """Yield the flows of a text: a line without indentation begins one."""
+    for stanza in re.findall(r"(?m)^[^#\s].*(?:\n    .*)*", text):
+        head, *lines = stanza.split("\n    ")
+        fields = dict(line.split(": ", 1) for line in lines)
+        yield Flow(*head.split(" -> "), **fields)
 
 
 @pytest.fixture
 def limited(monkeypatch):
     """Let a build reach its time limit when it has printed LAST_LINE, however slow the machine."""
-    read = de.Docker.read
+    stream = de.Docker.stream
 
-    def read_until_last_line(docker, process, deadline):
-        data = read(docker, process, deadline)
-        if LAST_LINE.encode() in (data or b""):
-            deadline.shorten(0)
-        return data
+    def stream_until_last_line(docker, process, deadline):
+        for data in stream(docker, process, deadline):
+            yield data
+            if LAST_LINE.encode() in data:
+                deadline.shorten(0)
 
-    monkeypatch.setattr(de.Docker, "read", read_until_last_line)
+    monkeypatch.setattr(de.Docker, "stream", stream_until_last_line)
 
 
-@pytest.mark.parametrize("flow", [*REPETITIONS, *PULLS, *HOSTS, *LIMIT], ids=lambda flow: flow.when)
-def test_failed_build_is_judged_by_experiments(fake, evaluate, limited, tmp_path, flow):
-    fake.inject(flow.faults.replace("CONTEXT", f"{tmp_path}/context"))
-    if flow.hangs_after:
-        fake.inject(f"build do=print stdout='{flow.hangs_after}\n{LAST_LINE}\n'; build do=hang")
+def asked(fake):
+    """Return what was built and started in order; what comes again at once is one."""
+    kinds = ("build", "from", "syntax", "line", "control")
+    names = [name for name in fake.names() if name.startswith(kinds)]
+    words = ", ".join(names).replace(CONTROL, "control").split(", ")
+    return ", ".join(word for word, last in zip(words, ["", *words]) if word != last)
 
-    report = evaluate(flow.dockerfile.split("\n"), TRUE, **flow.options)
 
-    calls = ", ".join(
-        name for name in fake.names() if name.startswith(("build", "from", "control"))
-    )
-    assert f"{calls}: {outcome(report)}".replace(CONTROL, "control") == flow.then
-    assert fake.left() == []
+@pytest.mark.parametrize("flow", list(read_flows(FLOWS)), ids=lambda flow: flow.when)
+def test_build_is_prepared_made_and_judged_by_experiments(fake, evaluate, limited, tmp_path, flow):
+    hang = rf"do=print stdout='{flow.hangs}\n{LAST_LINE}\n'; %s do=hang"
+    faults = [flow.faults.replace("HANG", hang % "from")]
+    faults += [f"build {hang % 'build'}"] if flow.hangs else []
+    fake.inject("; ".join(faults).replace("CONTEXT", f"{tmp_path}/context"))
+    if flow.there:
+        (fake.folder / "images" / flow.there).touch()
+
+    report = evaluate(flow.dockerfile.split(r"\n"), TRUE, **ast.literal_eval(flow.options))
+
+    assert f"{asked(fake)}: {outcome(report)}" == flow.then
+    assert fake.left() == [flow.there] * bool(flow.there)
+
+
+def test_engine_that_does_not_come_back_after_a_failed_build_is_at_fault(
+    fake, evaluate, monkeypatch
+):
+    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0)
+    fake.inject("build do='lose the engine'")
+
+    report = evaluate(["FROM x"], TRUE)
+
+    assert f"{asked(fake)}: {outcome(report)}" == "from, build: engine"
+
+
+@pytest.mark.parametrize(("build_timeout", "limit"), [(150, 300), (600, 600)])
+def test_all_pulls_together_have_the_time_limit_of_the_build(monkeypatch, build_timeout, limit):
+    dockerfile = de.parse_dockerfile(b"FROM $x\nFROM $y")
+    options = de.Options("Dockerfile", "repo", build_timeout=build_timeout)
+    limits = []
+
+    def build_from(*words, limit):
+        limits.append(limit)
+        return de.Build(1)
+
+    monkeypatch.setattr(de, "build_from", build_from)
+
+    de.pull_images(de.Workspace(de.Docker("docker")), options, dockerfile)
+
+    assert limit >= limits[0] > limits[1] > limit - 60
 
 
 def test_report_of_a_failed_build_tells_the_experiments(fake, evaluate):
     fake.inject("pull x='manifest unknown'")
 
-    report = evaluate(["FROM x"], TRUE)
+    error = evaluate(["FROM x"], TRUE)["error"]
 
-    assert report["error"]["diagnosis"] == [
-        "FROM x alone: manifest unknown",
+    assert error["certain"]
+    assert sorted(error["diagnosis"]) == [
         f"FROM {HUB_IMAGE} alone: succeeded",
+        "FROM x alone: manifest unknown",
         "a trivial Dockerfile without files: succeeded",
     ]
 
@@ -763,18 +780,18 @@ def test_control_image_is_asked_of_its_registry_and_removed_unless_it_was_there(
 
     evaluate(["FROM x"], TRUE)
 
-    assert ["--pull" in words for words in fake.calls("from")] == [False, False, True]
+    *others, last = ["--pull" in words for words in fake.calls("from")]
+    assert last
+    assert not any(others)
     assert (HUB_IMAGE in str(fake.calls("image rm"))) is not was_there
-
-
-FULL = "No space left on device"
 
 
 @pytest.mark.parametrize(
     ("faults", "command", "size"),
     [
-        ("build stdout='Step 1/1 : COPY x /\n' stderr='no such file'", "true", 1024),
-        (f"build stdout='Step 1/1 : COPY x /\n' stderr='{FULL}'", "true", 4096),
+        ("build stderr='returned a non-zero code: 1'", "true", 1024),
+        (f"build stderr='{FULL}'", "true", 4096),
+        (rf"build stdout='{FULL}\n' stderr='returned a non-zero code: 1'", "true", 4096),
         (f"run stderr='docker: {FULL}'", "true", 4096),
         ("", f"echo {FULL}; echo bye; false", 4096),
     ],
@@ -782,16 +799,62 @@ FULL = "No space left on device"
 def test_control_experiment_writes_new_bytes_and_many_if_the_disk_may_be_full(
     fake, evaluate, monkeypatch, faults, command, size
 ):
-    written = set()
+    written = []
 
     def look(*words):
-        written.add(Path(words[-1], "content").read_bytes())
-        return ""
+        written.append(Path(words[-2], "content").read_bytes())
+        return "why"
 
-    monkeypatch.setattr(de, "_make_trivial", look)
+    monkeypatch.setattr(de, "_copy_problem", look)
     fake.inject(faults)
 
     for _ in range(2):
         evaluate(["FROM x"], run_command(command))
 
-    assert [len(content) for content in written] == [size, size]
+    assert {len(content) for content in written} == {size}
+    assert len(set(written)) == len(written) >= 2
+
+
+# Hostile texts
+
+HOSTILE = {  # what begins an instruction, and is then repeated
+    "blank lines": ("", "         \n"),
+    "one line": ("", "a"),
+    "blanks": ("RUN", " "),
+    "brackets": ("#1 ", "["),
+    "here-documents without an end": ("RUN ", "<<"),
+    "here-documents": ("", "RUN <<a >/b && cat /b\ntext \na\n"),
+    "backslashes": ("RUN ", "\\"),
+    "continued lines": ("RUN ", "         \\\n"),
+    "flags": ("COPY", " --a"),
+    "the beginning of an exit code": ("", "executor failed running ["),
+    "prefixes": ("", "ERROR: failed to solve: "),
+}
+
+
+def read_all(text):
+    """Read a text in all ways in which texts of others are read."""
+    parsed = de.parse_dockerfile(f"{text}\nFROM $a".encode())
+    list(de.needed_images(parsed, [text]))
+    de.new_syntax(parsed)
+    log = de.BuildLog(de.Console(None))
+    for at in range(0, len(text), de.CHUNK):
+        log.feed(text[at : at + de.CHUNK].encode())
+    build = log.finish(1, seconds=0.0)
+    dockerfile_fault(build, error=text)
+    de.explains(de.Missing(de.Need(text, ""), text), build)
+    de.suspicion(text.split("\n"))
+    de.run_exit_code([text])
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_text_of_1_mb_is_read_in_linear_time(what):
+    start, repeated = HOSTILE[what]
+    earlier = 0.5
+    for size in (10**6 // 16, 10**6 // 4, 10**6):
+        begin = time.process_time()
+        read_all(start + repeated * (size // len(repeated)))
+        seconds = time.process_time() - begin
+
+        assert seconds < max(0.5, 10 * earlier)  # 4 if it is linear, 16 if it is not
+        earlier = seconds

@@ -93,7 +93,7 @@ def test_what_cannot_be_removed_is_a_warning_and_changes_no_verdict(
 ):
     fake.inject(fault)
 
-    report = evaluate(["FROM x"], TRUE, LATE)
+    report = evaluate(["FROM scratch"], TRUE, LATE)
 
     assert outcome(report) == "passed timeout"
     assert report["warnings"]
@@ -112,7 +112,7 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate, short_limits
 # What others have left; that of a run that was killed is in test_engine.py, too
 
 
-HOST = de.Run(de.Docker("docker")).name.split("-")[0]
+HOST = de.Workspace(de.Docker("docker")).name.split("-")[0]
 GONE = f"{HOST}-4194305-0a1b2c"  # no process has so large an id
 REMOVED = f"""
     dockerfile-evaluator-{GONE}-1 dockerfile-evaluator:{GONE} dockerfile-evaluator:{GONE}-1
@@ -141,7 +141,7 @@ def test_leftovers_of_a_run_of_another_user_stay(fake, evaluate, monkeypatch):
 
 def test_other_pid_namespace_is_another_host():
     with mock.patch.object(os, "stat", return_value=os.stat("/")):
-        name = de.Run(de.Docker("docker")).name
+        name = de.Workspace(de.Docker("docker")).name
 
     assert HOST not in name
 
@@ -167,10 +167,10 @@ def test_what_cannot_be_removed_is_tried_again_by_each_next_evaluation(
     fake, evaluate, short_limits
 ):
     fake.fault("image rm", "hang")
-    evaluate(["FROM x"], TRUE)
-    second = evaluate(["FROM x"], TRUE)
+    evaluate(["FROM scratch"], TRUE)
+    second = evaluate(["FROM scratch"], TRUE)
     fake.set(faults=[])
-    third = evaluate(["FROM x"], TRUE)
+    third = evaluate(["FROM scratch"], TRUE)
 
     assert outcome(second) == "passed"
     assert len(second["warnings"]) == 2  # of the image of the first one, and of its own
@@ -184,7 +184,7 @@ def test_what_cannot_be_removed_is_tried_again_by_each_next_evaluation(
 def start_until(fake, start, arguments):
     """Start an evaluation in a process of its own; wait for a call, or for its endless command."""
 
-    def run(call="", lines=("FROM x",), test=SLOW, **more):
+    def run(call="", lines=("FROM scratch",), test=SLOW, **more):
         process = start(*arguments(lines, test), **more)
         wait_for(lambda: fake.count(call) or (fake.root / "running").exists())
         return process

@@ -57,6 +57,20 @@ def test_check_without_a_command_has_no_network_unless_the_user_gives_one(fake, 
     assert command == options
 
 
+@pytest.mark.parametrize("given", [[], ["--platform=linux/386"]], ids=str)
+def test_default_platform_of_docker_is_an_option_of_the_build_and_of_nothing_else(
+    fake, evaluate, monkeypatch, given
+):
+    monkeypatch.setenv("DOCKER_DEFAULT_PLATFORM", "linux/arm64")
+    fake.shell('test "$DOCKER_DEFAULT_PLATFORM" = "" && exec /bin/sh "$@"')
+
+    report = evaluate(["FROM x"], TRUE, build_options=given)
+
+    expected = given or ["--platform=linux/arm64"]
+    assert fake.calls("build")[0][1:2] == report["environment"]["build_options"] == expected
+    assert outcome(report) == "passed"
+
+
 # Options that are refused
 
 REFUSED = {
@@ -81,6 +95,33 @@ def test_option_that_the_evaluation_sets_itself_or_that_is_not_one_word_is_refus
 
     assert code == 2
     assert fake.names() == []
+
+
+# --check and --test
+
+
+def test_check_takes_several_rubrics_or_that_of_a_repository(rubric, tmp_path):
+    os.makedirs("rubrics")
+    os.symlink(rubric(TRUE), "rubrics/good.json")
+    Path("rubrics/bad.json").write_text("{}")
+
+    several = called(de.main, "--check", "rubrics/good.json", "rubrics/bad.json")
+    default = called(de.main, "--check", "--repo", "good")
+
+    valid = "rubrics/good.json: 1 test, valid\n"
+    assert several[:2] == (1, valid)
+    assert several[2].startswith("error: rubrics/bad.json: ")
+    assert default == (0, valid, "")
+
+
+def test_selected_test_has_no_warning_of_others(fake, dockerfile, rubric):
+    tests = [{**TRUE, "id": "a"}, {**TRUE, "id": "b", "requires": ["unknown"]}]
+    words = ["--dockerfile", dockerfile("FROM x"), "--rubric", rubric(*tests), "--repo", "example"]
+
+    code, out, _ = called(de.main, *words, "--test", "a")
+
+    assert code == 0
+    assert "warning" not in out
 
 
 # Text on the screen
@@ -189,7 +230,7 @@ def test_printed_line_repeats_a_failed_command(clean_engine, arguments, report, 
 
     _, out, _ = called(de.main, *words)
 
-    line = re.search("(?m)^ *run_command_1: (docker run .*)", out)[1]
+    line = re.search("(?m)^test 'run_command_1' again:\n  (docker run .*)", out)[1]
     code, output = subprocess.getstatusoutput(line)
     docker("image", "rm", report()["environment"]["kept_image"])
     assert (code, f"{output}\n") == (4, report()["test_results"][0]["output"])

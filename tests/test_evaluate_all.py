@@ -399,10 +399,18 @@ def test_trouble_with_the_screen_changes_nothing_under_nohup(fake, screen):
     assert code == 0
 
 
-def test_base_images_are_those_that_are_pulled():
-    dockerfile = b"FROM node AS node\nFROM node\nFROM x:1 AS One\nFROM one\nFROM SCRATCH\nFROM $X"
+def test_list_names_each_image_that_is_needed_as_it_is_written_or_by_default(stub):
+    tree({"m/a": ""})
+    Path("artifacts/m/a.dockerfile").write_text(
+        "# syntax=docker/dockerfile:1\nARG V=1\nFROM node:$V AS node\nFROM node\n"
+        "COPY --from=alpine:3 /a /\n"
+        "RUN --mount=from=tool,target=/t <<EOF\nfrom flask import a\nEOF\n"
+    )
 
-    assert ea.base_images(dockerfile) == {"node", "x:1"}
+    out = run("--list")[1]
+
+    images = re.findall("^image (.+): 1 Dockerfile$", out, re.MULTILINE)
+    assert sorted(images) == ["alpine:3", "docker/dockerfile:1", "node:1", "tool"]
 
 
 def test_screen_shows_suspicious_zeros_by_kind_and_the_time_left_over_both_rounds(

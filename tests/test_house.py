@@ -15,7 +15,6 @@ HEADING = r"# -{93}\n# (?=\w)"  # of a section
 FORWARD = {
     "CHECKS": "the types of tests are found by their name in a rubric",
     "Check": "a test of an unknown type has none",
-    "read_file": "of /etc/machine-id",
     "host_fault": "the control experiment is the same for a test and for a build",
     "build_context": "the inputs of a build are read before it",
     "check_writable": "files are written after all that is in them",

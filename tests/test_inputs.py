@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest import mock
 
 import pytest
 from cases import TRUE, run_command
-from conftest import make_report, outcome
+from conftest import make_report, outcome, schema
 
 import DockerfileEvaluator as de
 
@@ -203,7 +206,7 @@ def test_overlay_lies_over_a_copy_and_nothing_is_written_through_a_link(what):
     before = sh("ls -lR context")
     options = de.Options("", "", context="context", overlay="overlay")
 
-    with de.build_context(de.Run(de.Docker("docker")), options) as folder:
+    with de.build_context(de.Workspace(de.Docker("docker")), options) as folder:
         copied = files_of(folder)
 
     assert copied == expected
@@ -239,9 +242,21 @@ def test_docker_gets_a_copy_that_may_be_deep_but_not_too_deep(
     sh(f"mkdir -p overlay/{folders}")
 
     report = evaluate(["FROM x"], TRUE, overlay="overlay")
+    problem = de.remove_folder("overlay")  # pytest cannot
 
     assert outcome(report) == expected
+    assert problem == ""
     assert all(str(tmp_path / "tmp") in words[-1] for words in fake.calls("build"))
+
+
+def test_overlay_that_cannot_be_read_is_a_usage_error(fake, options, monkeypatch):
+    denied = mock.Mock(side_effect=PermissionError)  # these tests may run as root
+    monkeypatch.setattr(os, "scandir", denied)
+
+    with pytest.raises(de.EvaluationError) as error:
+        de.evaluate(options.dockerfile, "r", options.rubric, overlay="overlay")
+
+    assert error.value.kind == "usage"
 
 
 def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
@@ -262,6 +277,16 @@ def test_keywords_of_evaluate_are_the_options_of_an_evaluation_with_their_defaul
         del defaults[name]
 
     assert de.evaluate.__kwdefaults__ == defaults
+
+
+def test_rubric_can_be_a_dict(fake, options):
+    content = json.loads(Path(options.rubric).read_text())
+
+    report = de.evaluate(options.dockerfile, "r", content)
+
+    schema("report").validate(report)
+    assert outcome(report) == "passed"
+    assert report["rubric"] is None
 
 
 def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, options, capfd):

@@ -8,6 +8,8 @@ from conftest import called, messages, outcome, statuses
 
 import DockerfileEvaluator as de
 
+FAILS = "exit code 1, expected 0: why"
+
 
 def noted(name, *requires):
     """Return a command that writes its id to a log."""
@@ -38,9 +40,9 @@ def test_test_is_skipped_if_one_that_it_requires_did_not_pass(fake, evaluate):
 
     assert log(fake) == ["free"]
     assert messages(report)[:3] == [
-        "requires 'bad', which did not pass",
-        "requires 'a', which did not pass",
-        "requires 'bad', which did not pass",
+        f"requires 'bad', which did not pass: {FAILS}",
+        f"requires 'a', which did not pass: requires 'bad', which did not pass: {FAILS}",
+        f"requires 'bad', which did not pass: {FAILS}",
     ]
     assert list(statuses(report).values()) == ["skipped"] * 3 + ["failed", "passed"]
 

@@ -49,6 +49,7 @@ def test_keys_of_the_seed_come_first_and_a_row_tells_how_a_test_ended(fake, eval
         "params": failing["params"],
         "drawn": {},
         "retried": False,
+        "suspect": None,
     }
     assert list(failed.items()) == list(row.items())
     no_command = {"exit_code": None, "output": None}
@@ -70,7 +71,7 @@ ENVIRONMENT = {
     "image_platform": "linux/arm64",
     "image_starts": True,
     "kept_image": None,
-    "context": "/",
+    "context": "other",
     "overlay": None,
     "offline": False,
     "build_timeout": 9,
@@ -83,7 +84,8 @@ def test_environment_has_the_facts_of_the_engine_and_of_an_image_for_another_pla
 ):
     fake.set(info={"SecurityOptions": ["name=rootless"]}, image={"Architecture": "arm64"})
 
-    report = evaluate(["FROM x"], TRUE, context="/", build_timeout=9)
+    os.mkdir("other")
+    report = evaluate(["FROM x"], TRUE, context="other", build_timeout=9)
 
     assert report["environment"] == {**report["environment"], **ENVIRONMENT}
     assert report["warnings"] == ["emulated: the image is for linux/arm64"]
@@ -104,7 +106,7 @@ def test_environment_has_the_facts_of_podman(fake):
 
     facts = de.engine_facts(de.Docker("docker"))
 
-    assert list(facts.values()) == ["5", "5", "linux/arm64", "overlay", None, 8, 9]
+    assert list(facts.values()) == ["5", "5", "linux/arm64", "overlay", None, 8, 9, []]
 
 
 SECRET = ["--env=TOKEN=s3cret", "-eTOKEN=s3cret", "--secret=id=s3cret\ns3cret"]
@@ -130,6 +132,64 @@ def test_schema_requires_every_field_and_knows_no_other():
         assert part["additionalProperties"] is False
 
 
+# What all Dockerfiles of a run share
+
+
+def test_build_context_that_only_its_owner_can_read_is_a_warning(fake, evaluate, dockerfile):
+    context = Path(dockerfile("FROM x")).parent
+    for name in ("private", "public"):
+        (context / name).touch(0o644)
+        (context / f"{name}-folder").mkdir(0o755)
+    (context / "private").chmod(0o600)
+    (context / "private-folder").chmod(0o751)
+    (context / "link").symlink_to("/nowhere")
+    (context / "Dockerfile").chmod(0o600)
+
+    (warning,) = evaluate(["FROM x"], TRUE)["warnings"]
+
+    assert "only their owner can read 'private', 'private-folder'" in warning
+
+
+def test_git_file_of_a_worktree_is_a_warning(fake, evaluate, dockerfile):
+    Path(dockerfile("FROM x")).with_name(".git").touch(0o644)
+
+    (warning,) = evaluate(["FROM x"], TRUE)["warnings"]
+
+    assert ".git is a file" in warning
+
+
+def test_proxies_that_docker_gives_to_containers_are_on_record_without_their_values(
+    fake, evaluate, monkeypatch
+):
+    Path("config.json").write_text('{"proxies": {"default": {"httpProxy": "http://s3cret@x"}}}')
+    monkeypatch.setenv("DOCKER_CONFIG", ".")
+
+    report = evaluate(["FROM x"], TRUE)
+
+    assert report["environment"]["proxies"] == ["httpProxy"]
+    assert ["proxies" in warning for warning in report["warnings"]] == [True]
+    assert "s3cret" not in str(report)
+
+
+# Tests that a person should look at
+
+SUSPECTS = {
+    "echo 'curl: (6) Could not resolve host: example.org'; exit 1": "network",
+    "echo 'Could not resolve host: example.org'; sleep 60": "network",
+    "echo 'cc1plus: out of memory'; exit 1": "memory",
+    "echo 'No space left on device'; exit 1": "disk",
+    "echo 'Could not resolve host: example.org'": None,
+    "echo 'AssertionError: 1 != 2'; exit 1": None,
+}
+
+
+@pytest.mark.parametrize("command", SUSPECTS)
+def test_failed_test_is_suspicious_if_its_output_mentions_the_host(fake, evaluate, command):
+    report = evaluate(["FROM x"], run_command(command, timeout=2))
+
+    assert report["test_results"][0]["suspect"] == SUSPECTS[command]
+
+
 # Totals
 
 
@@ -147,6 +207,7 @@ def test_points_are_summed_without_rounding_errors_in_all_and_by_category(fake, 
         ("success_rate", 2 / 3),
         ("total_execution_time", mock.ANY),
         ("by_category", {"x": dict(zip(TOTALS, [2, 2, 0, 0.3, 0.3]))}),
+        ("wall_time", mock.ANY),
     ]
 
 
@@ -217,12 +278,12 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
 
 def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(options):
     report = make_report("build", options)
-    report["build"]["log"] = "the log"
+    report["build"]["log"] = "\x1b[91mthe log\x1b[0m"
 
     case, log = ElementTree.fromstring(de.as_junit(report))
 
-    assert [element.tag for element in case] == ["error"]
-    assert (log.tag, log.text) == ("system-out", "the log")
+    assert [(element.tag, element.text) for element in case] == [("error", "not run (build error)")]
+    assert (log.tag, log.text) == ("system-out", "why\nthe log")
 
 
 # Files

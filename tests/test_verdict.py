@@ -116,7 +116,7 @@ def captured(text, *needles, size):
     capture = de.Capture("f00d", needles)
     for at in range(0, len(text), size):
         capture.feed(text[at : at + size].encode())
-    capture.close()
+    capture.finish()
     return capture
 
 
@@ -128,6 +128,15 @@ def test_only_what_is_between_the_markers_counts_however_reads_cut_it(what):
 
         assert (capture.output, capture.exit_code or capture.phase) == (output, end or "exit")
         assert capture.found == ("needle" in output, "eed" in output)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_text_is_found_with_colour_codes_in_it_and_with_its_own(size):
+    text = "f00d=B\n[\x1b[32mok\x1b[0m]: \x1b[01;31m\x1b[Kredis\x1b[mf00d=E 0\n"
+
+    capture = captured(text, b"[ok]: redis", b"\x1b[32mok", b"[ok] redis", size=size)
+
+    assert capture.found == (True, True, False)
 
 
 def test_output_of_any_length_is_searched_and_8_kb_of_it_are_kept():
@@ -147,6 +156,28 @@ def test_every_container_has_its_own_name_and_nonce(fake, evaluate):
 
     first, second = map(set, fake.calls("run"))
     assert len(first - second) == 2
+
+
+# Whose fault it is that a test proves nothing twice
+
+STARTS = {  # the result, is the image there, has another test begun: is it the image's fault?
+    (125, True, False): True,
+    (125, True, True): False,
+    (125, False, False): False,
+    (-9, True, False): False,
+    (de.TOO_SLOW, True, True): True,
+    (de.NOT_STARTED, True, True): False,
+}
+
+
+@pytest.mark.parametrize("case", STARTS, ids=str)
+def test_image_is_at_fault_if_it_alone_cannot_be_started(case):
+    end, has_image, has_begun = case
+    result = de.Result(NO_PROOF, str(end), end if isinstance(end, int) else None)
+
+    is_fault = de.is_fault_of_image(result, has_image=has_image, has_begun=has_begun)
+
+    assert is_fault is STARTS[case]
 
 
 # What is run twice
@@ -184,6 +215,11 @@ TWICE = [
         "the command was killed",
         "passed",
         command="test -e once || { touch once; kill -9 $$; }",
+    ),
+    Twice(
+        "a child of the command was killed",
+        "passed",
+        command="test -e once || { touch once; echo 'make: *** [x] Killed'; exit 2; }",
     ),
     Twice(
         "the disk was full",
@@ -270,6 +306,16 @@ def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, eval
     assert fake.count("control run") == 1
 
 
+def test_image_without_a_shell_fails_all_tests_with_that_reason(fake, evaluate):
+    error = 'exec: \\"/bin/sh\\": stat /bin/sh: no such file or directory: unknown.'
+    fake.inject(f"run code=127 stderr='docker: Error response from daemon: {error}'")
+
+    report = evaluate(["FROM x"], LOOK, TRUE)
+
+    assert outcome(report) == "failed"
+    assert all(message.startswith("the image has no /bin/sh") for message in messages(report))
+
+
 def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evaluate, monkeypatch):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.1)
     fake.fault("run", "hang")
@@ -291,7 +337,7 @@ def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evalu
 def test_network_that_docker_refuses_is_no_fault_of_the_image(
     fake, evaluate, monkeypatch, options, state, expected
 ):
-    def run_container(_run, _test, options, keep):
+    def run_container(_workspace, _test, options, keep):
         is_alone = "--network=none" in options.run_options
         return RAN if is_alone else NOT_BEGUN._replace(state=state)
 
@@ -334,9 +380,10 @@ def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engi
 
 def test_what_is_in_the_pipe_at_the_limit_still_counts():
     docker = de.Docker("sh")
+    deadline = de.Deadline(0.0)
     with docker.start("-c", "echo late") as process:
         process.wait()
 
-        at_the_limit = [docker.read(process, de.Deadline(0.0)) for _ in range(2)]
+        at_the_limit = next(docker.stream(process, deadline))
 
-    assert at_the_limit == [b"late\n", b""]
+    assert at_the_limit == b"late\n"
