@@ -137,6 +137,73 @@ def test_failed_build_tells_exit_code_and_error_line(engine, builder, evaluate):
     assert census()["containers"] == before
 
 
+# What the builders of docker 20.10 know of the new syntax; those of docker 28 and podman know all.
+OLD_BUILDERS = {
+    "legacy": set(),
+    "buildkit": {
+        "FROM --platform=$BUILDPLATFORM",
+        "FROM --platform=$TARGETPLATFORM",
+        "COPY --chmod",
+        "ADD --chmod",
+        "RUN --mount",
+    },
+}
+
+
+def is_old():
+    """Return whether this is an old docker, whose builders know little."""
+    is_podman = "podman" in docker("--version")
+    return (
+        not is_podman and int(docker("version", "--format={{.Server.Version}}").split(".")[0]) < 23
+    )
+
+
+@pytest.mark.image_store
+def test_trivial_instruction_of_new_syntax_builds_where_docker_knows_it(clean_engine, builder):
+    options = de.checked(de.Options("Dockerfile", "r"))
+
+    def knows(instruction):
+        text = f"FROM scratch\n{instruction}\n".replace("PROGRAM", "/nosuch")
+        build = de.build_scratch(de.Workspace(de.Docker("docker")), options, text)
+        return build.ending == de.BUILT or de.is_absent("/nosuch", build.log)
+
+    known = {name for name, instruction in de._NEW_SYNTAX.items() if knows(instruction)}
+
+    assert known == (OLD_BUILDERS[builder] if is_old() else set(de._NEW_SYNTAX))
+
+
+@pytest.mark.image_store
+@pytest.mark.parametrize(
+    ("lines", "when_old"),
+    [
+        (["RUN <<EOF", "touch /file", "EOF"], "usage"),
+        (["RUN cat << 'A-B' >/file", "text \\", "A-B"], "usage"),
+        (["COPY --link Dockerfile /file"], "usage"),
+        (["COPY --invented Dockerfile /file"], "build"),
+        (["COPY <<EOF /other", "text", "EOF", "COPY missing /"], "usage"),
+    ],
+)
+def test_syntax_that_buildkit_does_not_know_is_a_usage_error(
+    clean_engine, buildkit, evaluate, lines, when_old
+):
+    report = evaluate([BUSYBOX, *lines], files_exist("/file"))
+
+    fails = {"--invented", "missing"} & set(" ".join(lines).split())
+    assert outcome(report) == (when_old if is_old() else "build" if fails else "passed")
+
+
+def test_failed_builds_beside_each_other_are_no_faults_of_the_engine(engine, builder, evaluate):
+    """The legacy builder stumbles over images that others remove meanwhile."""
+    lines = [BUSYBOX, "COPY missing /"]
+    evaluate(lines, TRUE)
+    again = [lambda: evaluate(lines, TRUE, context=".") for _ in range(9)]
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        outcomes = [outcome(future.result()) for future in [pool.submit(run) for run in again]]
+
+    assert outcomes == ["build"] * 9
+
+
 FOR_BUILDKIT = [
     "FROM busybox:stable\nRUN <<EOF\ntrue\nEOF",  # the legacy builder of docker 28 drops it
     'FROM busybox:stable\nCOPY <<-"END" /file\ntext\nEND',

@@ -166,6 +166,23 @@ def test_image_of_another_instruction_is_judged_like_that_of_from(builder, hub, 
     expect("registry", *dockerfiles)
 
 
+# The first stage is needed by the legacy builder alone
+UNUSED_STAGE = [
+    ("FROM unavailable.example/x\nFROM busybox:stable\nCOPY no-such /", "registry", "build"),
+    ("FROM limits.example/x\nFROM busybox:stable\nCOPY unused.x /", "registry", "build"),
+    ("FROM missing.example/x\nFROM limits.example/x\nRUN true", "build", "registry"),
+    ("FROM limits.example/x\nFROM missing.example/x\nRUN true", "registry", "build"),
+    ("FROM unavailable.example/x\nFROM busybox:stable", "registry", "passed"),
+]
+
+
+@pytest.mark.parametrize("row", UNUSED_STAGE, ids=lambda row: row[0].split()[1])
+def test_image_that_does_not_explain_the_failure_is_not_blamed(builder, hub, expect, row):
+    text, of_legacy, of_buildkit = row
+
+    expect(of_legacy if builder == "legacy" else of_buildkit, text)
+
+
 def test_unknown_host_in_a_variable_is_fault_of_dockerfile(legacy, hub, expect):
     expect("build", "ARG BASE=nobody-knows.example/x\nFROM ${BASE}")
 
@@ -232,6 +249,8 @@ PRINTED = [
     "Successfully built 0123456789ab",
     r"exporting to image\n#9 exporting layers",
     r"Step 9/9 : FROM x\nunexpected EOF",
+    r"#1 [internal] load build context",
+    r"#1 exporting to image",
 ]
 
 
@@ -274,6 +293,12 @@ def test_own_faults_with_every_registry_away_are_failed_builds(builder, hub, exp
 
     expect("build", *OWN_FAULTS)
     expect("build", *(f"{BUSYBOX}\n{text}" for text in OWN_FAULTS_AFTER_FROM))
+
+
+def test_what_a_run_prints_does_not_hide_that_it_takes_too_long(builder, evaluate):
+    lines = [BUSYBOX, run_that_prints(then="sleep 600")]
+
+    assert outcome(evaluate(lines, TRUE, build_timeout=8)) == "build_timeout"
 
 
 def test_what_a_build_prints_changes_no_verdict(builder, evaluate):
