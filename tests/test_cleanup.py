@@ -200,7 +200,14 @@ def interrupt(process, number=signal.SIGINT):
     return process.returncode
 
 
-SIGNALS = ["version INT", "ps TERM", "build HUP", "from INT", "control COPY INT", "run TERM"]
+SIGNALS = ["version INT", "ps TERM", "from INT", "syntax TERM", "build HUP", "line INT"]
+SIGNALS += ["control COPY INT", "control RUN TERM", "control run INT", "run TERM"]
+LINES = {
+    "build": ["FROM scratch"],
+    "run": ["FROM scratch"],
+    "test": ["FROM scratch"],
+    "syntax": ["FROM x", "COPY --link a /"],
+}
 
 
 @pytest.mark.parametrize("when", [*SIGNALS, "test INT", "test TERM", "test HUP"])
@@ -213,8 +220,8 @@ def test_signal_ends_what_runs_removes_everything_and_is_the_exit_code(
     fake.set(pull={"nosuch": "manifest unknown"})
     fake.fault(call, "hang", nth=1)
     fake.fault("run", "ignore SIGTERM")
-    image = "nosuch" if call in ("from", "control COPY") else "x"
-    process = start_until(call, [f"FROM {image}"], limits={"END_TIMEOUT": 600.0})
+    lines = LINES.get(call, ["FROM nosuch"])
+    process = start_until(call, lines, limits={"END_TIMEOUT": 600.0})
 
     assert interrupt(process, number) == 128 + number
     assert outcome(report()) == "interrupted"
