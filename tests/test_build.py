@@ -233,6 +233,21 @@ BEGUN = {
 }
 
 
+RUNNING = {
+    "#1 [1/2] COPY a /\n#2 [2/2] RUN b\n#1 DONE 0.1s\n": "RUN b",
+    "#1 [1/2] RUN a\n#2 [b 1/2] COPY b /\n#2 DONE 0.1s\n#1 0.2 #1 DONE 0.1s\n": "RUN a",
+    "#1 [1/2] RUN a\n#1 DONE 0.1s\n#2 [b 1/1] FROM x\n": "",
+    "#1 [1/2] RUN a\n#1 CACHED\n#2 exporting to image\n": "",
+    "Step 1/1 : RUN a\n#1 [1/1] RUN b\n": "",
+}
+
+
+def test_log_tells_the_instruction_that_buildkit_was_running_at_the_limit():
+    found = {log: read_log(log, exit_code=None).running_instruction for log in RUNNING}
+
+    assert found == RUNNING
+
+
 def test_log_tells_what_has_begun():
     def begun(log):
         build = read_log(log, exit_code=None)
@@ -389,6 +404,7 @@ BLAME = {
     "invalid reference format": "build build build",
     "repository name must be lowercase": "build build build",
     "base name (${X}) should not be blank": "build build build",
+    'failed to process "${X#*.}": missing in substitution': "build build build",
     "invalid reference format: repository name (No space left on device)": "build build build",
     "dial tcp: lookup a.b on 10.0.0.1:53: no such host": "registry control build",
     "dial tcp 127.0.0.1:5000: connect: connection refused": "registry control build",
@@ -670,14 +686,14 @@ the context takes too long -> from, build, from: engine
     hangs: #1 [internal] load build context
 the export takes too long -> from, build, from: engine
     hangs: #1 [1/1] RUN y\n#1 DONE 1.0s\n#2 exporting to image
-a RUN takes too long -> from, build, from, control: build_timeout
+a RUN takes too long -> from, build, control: build_timeout
     hangs: #1 [internal] load build context\n#1 DONE 1.0s\n#2 [2/2] RUN x
-an ADD takes too long -> from, build, from, control: build_timeout
+an ADD takes too long -> from, build, control: build_timeout
     hangs: #0 building with x\n#1 [1/2] FROM x\n#1 DONE 0.1s\n#2 http://a.b/x
 a RUN takes too long, and the engine is broken -> from, build, from, control: engine
     hangs: Step 2/2 : RUN x
     faults: 'control run'
-an image that is not needed cannot be pulled -> from, build, from, control: build_timeout
+an image that is not needed cannot be pulled -> from, build, control: build_timeout
     dockerfile: FROM a.b/no AS unused\nFROM x\nRUN x
     hangs: #1 [stage-1 2/2] RUN x
     faults: pull a.b='dial tcp: i/o timeout'

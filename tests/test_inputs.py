@@ -260,7 +260,7 @@ def test_overlay_that_cannot_be_read_is_a_usage_error(fake, options, monkeypatch
 
 
 def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
-    sh("truncate -s 1G overlay/sparse && echo x >overlay/more")
+    sh("truncate -s 1G overlay/sparse && truncate -s 100G overlay/too-large && echo x >overlay/x")
 
     report = de.evaluate(options.dockerfile, "r", options.rubric, overlay="overlay")
 

@@ -74,6 +74,16 @@ def test_message_says_that_a_container_ran_out_of_memory():
     assert "out of memory" in result.message
 
 
+def test_new_time_limit_counts_from_its_beginning(monkeypatch):
+    clock = iter([0.0, 0.9, 0.9])  # the beginning of a limit, a new one, its first look
+    monkeypatch.setattr(de.time, "monotonic", lambda: next(clock))
+    deadline = de.Deadline(1.0)
+
+    deadline.restart(0.1)
+
+    assert deadline.left() == 0.1
+
+
 def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate, monkeypatch):
     """The limit after a second signal has no effect before it."""
     fake.set(create_seconds=2)
