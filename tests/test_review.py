@@ -262,8 +262,8 @@ NOTHING = "measures nothing: "
 @pytest.mark.parametrize(
     ("command", "solution", "measures"),
     [
-        ("true", [], False),  # the faked image gets all points
-        ("true", ["--solution=Dockerfile"], False),  # so does the solution
+        ("test -d /", [], False),  # the faked image gets all points
+        ("test -d /", ["--solution=Dockerfile"], False),  # so does the solution
         ("false", [], True),
         ("false", ["--solution=Dockerfile"], False),  # only the solution earns nothing
         ('echo >>runs; test "$(wc -l <runs)" -eq 3', ["--solution=Dockerfile"], True),
