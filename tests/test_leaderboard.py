@@ -31,14 +31,16 @@ run = functools.partial(called, lb.main)  # returns the exit code, stdout and st
 RUBRIC = de.read_rubric(json.dumps({"tests": [run_command("x")] * 10}).encode(), "r")
 
 
-def report(outcome, repo="app", suspect=None, **environment):
-    """Return a report on ten tests, as the evaluator makes it."""
+def report(outcome, repo="app", suspect=None, suspect_test=None, second=False, **environment):
+    """Return a report on ten tests, as the evaluator makes it, and evaluate_all.py marks it."""
     options = de.Options("d", repo, "r", context=".")
     inputs = de.Inputs(b"", RUBRIC, *["0" * 64] * 3)
     if isinstance(outcome, int):
         outcome = [de.PASSED] * outcome + [de.FAILED] * (10 - outcome)
     content = make_report(outcome, options, inputs, suspect, log="end of the log")
     content["environment"].update(environment)
+    content["test_results"][-1]["suspect"] = suspect_test
+    content["is_second_try"] = second
     return json.dumps(content)
 
 
@@ -156,20 +158,138 @@ def test_failed_build_scores_zero_and_other_errors_nothing():
     assert row.standing == f"incomplete: 12.5% to 75.0% ({missing})"
 
 
-def test_rubrics_that_differ_are_noted():
-    reports = {f"{model}/app": report(5, rubric_sha256=model * 64) for model in "ab"}
+@pytest.mark.parametrize(
+    ("condition", "values"),
+    [
+        ("rubric_sha256", ["0" * 64, "1" * 64]),
+        ("proxies", [[], ["httpProxy"]]),
+        ("image_platform", ["linux/amd64", "linux/arm64"]),
+    ],
+)
+def test_conditions_that_differ_are_noted(condition, values):
+    first, second = ({condition: value} for value in values)
+    reports = {"a/app": report(5, **first), "b/app": report(5, **second)}
 
     assert "conditions differ: " in run(write(".", reports))[2]
 
 
-def test_suspicious_zeros_are_noted_marked_and_explained():
-    reports = {"m/a": report("build", "a", "network"), "m/b": report("build", "b")}
+@pytest.mark.parametrize(
+    ("outcome", "note"),
+    [
+        ({"outcome": "build", "suspect": "network"}, "suspicious zeros (network)"),
+        ({"outcome": 5, "suspect_test": "network"}, "suspicious failures (network)"),
+        ({"outcome": 5, "suspect_test": "reference"}, "suspicious failures (reference)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_suspicious_results_are_noted_marked_and_explained(outcome, note):
+    subject = note[note.index("(") + 1 : -1]
+    reports = {"m/a": report(repo="a", **outcome), "m/b": report("build", "b")}
 
     page, err = run(write(".", reports), "--html", "-")[1:]
 
-    assert re.findall("suspicious.*network.*", err)
+    assert re.findall(f"{re.escape(note)}: .*'m/a'\n", err)
     assert len(re.findall('<td class="[^"]*suspect', page)) == 1
-    assert len(re.findall("<pre>[^<]*network", page)) == 1
+    assert len(re.findall(f"<pre>[^<]*\nsuspicious: {subject}\n", page)) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "note"),
+    [([5, 6], "2 scores are second tries\n"), ([5, "engine"], "1 score is a second try\n")],
+    ids=["two", "no score"],
+)
+def test_second_tries_are_counted(outcomes, note):
+    reports = {f"m/r{at}": report(outcome, f"r{at}") for at, outcome in enumerate(outcomes)}
+    seconds = {
+        f"n/r{at}": report(outcome, f"r{at}", second=True) for at, outcome in enumerate(outcomes)
+    }
+
+    assert note in run(write(".", {**reports, **seconds}))[2]
+
+
+@pytest.mark.parametrize(
+    ("models", "lacking"),
+    [
+        ({"a": [5] * 3, "b": [5] * 3}, "3 of at least 6 repositories"),
+        ({"a": [5] * 6, "b": [5] * 5}, "1 of at least 2 complete models"),
+        ({"a": [5]}, "1 of at least 2 complete models, 1 of at least 6 repositories"),
+    ],
+    ids=["repositories", "models", "both"],
+)
+def test_headline_says_what_is_lacking_to_compare(models, lacking):
+    made = board(write_outcomes(**models))
+
+    assert made.headline[1] == f"Too few results to compare: {lacking}."
+
+
+def test_report_of_one_model_alone_is_named():
+    folder = write_outcomes(a=[5, 5, 5], b=[5, 5], c=[5, None])
+
+    assert "so the others are incomplete: 'a/r2'\n" in run(folder)[2]
+
+
+def test_repositories_are_in_natural_order():
+    folder = write(".", {f"m/{repo}": report(5, repo) for repo in ("r10", "r9", "r1-10", "r1-2")})
+
+    assert board(folder).repos == ["r1-2", "r1-10", "r9", "r10"]
+
+
+def test_cell_of_samples_counts_what_failed():
+    outcomes = {"m/1/a": 5, "m/2/a": "build", "m/1/b": "engine", "m/2/b": 5}
+    folder = write(".", {place: report(it, place[-1]) for place, it in outcomes.items()})
+
+    out = run(folder, "--samples")[1]
+
+    assert "25.0% (1 of 2 builds failed)\n" in out
+    assert "50.0% (engine error: 1 of 2)\n" in out
+
+
+# Reference
+
+GOLD = [10, 10, 9, "build", None, 10]  # it gets all points for r0, r1 and r5
+
+
+def test_repositories_where_the_reference_fails_count_for_no_model():
+    folder = write_outcomes(gold=GOLD, m=[4, 6, 10, 10, 10, 8], n=[0] * 6)
+
+    _, out, err = run(folder, "--reference", "gold")
+
+    assert "since the reference gold does not get all points: " in err
+    assert "'r2: 90.0%', 'r3: 0.0% (build failed)', 'r4: - (no report)'" in err
+    assert re.search(r"^m +60.0% ", out, re.MULTILINE)
+    assert re.search(r"^r4 +left out  left out$", out, re.MULTILINE)
+
+
+def test_reference_is_not_ranked():
+    folder = write_outcomes(gold=GOLD, m=[5] * 6)
+
+    out = run(folder, "--reference", "gold", "--html", "page", "--csv", "table")[1]
+
+    for text in (out, Path("page").read_text(), Path("table").read_text()):
+        assert not re.search("(?m)^gold|<th>(<span>)?gold", text)
+
+
+def test_unknown_reference_is_a_bad_argument():
+    code, _, err = run(write_outcomes(m=[5], n=[5]), "--reference", "gold")
+
+    assert err == "error: --reference: expected one of 'm', 'n'\n"
+    assert code == 2
+
+
+@pytest.mark.parametrize("models", [{"gold": [9], "m": [5]}, {"gold": [10]}])
+def test_nothing_is_left_to_compare(models):
+    code, _, err = run(write_outcomes(**models), "--reference", "gold")
+
+    assert err.endswith("no report\n")
+    assert code == 1
+
+
+def test_page_hatches_what_the_reference_fails():
+    folder = write_outcomes(gold=GOLD, m=[5] * 6)
+
+    page = run(folder, "--reference", "gold", "--html", "-")[1]
+
+    assert page.count('<td class="unfit"') == 3
 
 
 # Reading
@@ -259,6 +379,20 @@ def test_hostile_text_is_escaped_on_the_page_which_loads_nothing(hostile):
     assert html.unescape(page).count("<script>alert(1)</script>") > 8
 
 
+def test_colour_codes_are_nowhere():
+    colours = "\x1b[1;31m\x1b[Kred\x1b[m\x1b[K"
+    coloured = report(5).replace('"m9"', json.dumps(f"{colours} m9"))
+    failed = report("build", "b").replace("end of the log", json.dumps(colours)[1:-1])
+    folder = write(".", {"m/app": coloured, "m/b": failed, "n/app": report(10), "n/b": report(5)})
+
+    run(folder, "--html", "page", "--csv", "table")
+    compared = run(folder, "--compare", "m", "n")[1]
+
+    for text in (compared, Path("page").read_text(), Path("table").read_text()):
+        assert "red" in text
+        assert not re.search(r"x1b|\[K|\[1;31m|\[m", text)
+
+
 def test_hostile_text_is_no_formula_in_csv(hostile):
     cells = itertools.chain(*csv.reader(io.StringIO(hostile[2])))
 
@@ -282,6 +416,22 @@ def test_page_has_the_words_of_the_text_and_the_end_of_the_log():
 
     words = re.split(r"\n|  +", text)
     assert [word for word in [*words, "  | end of the log"] if word not in page] == []
+
+
+def test_page_has_its_title():
+    page = run(write_outcomes(a=[5]), "--title", "A & B", "--html", "-")[1]
+
+    assert "<title>A &amp; B</title>" in page
+    assert "<h1>A &amp; B</h1>" in page
+
+
+def test_difference_of_two_models_is_in_percentage_points():
+    folder = write_outcomes(a=[9, 8, 9, 8, 9, 8], b=[2, 1, 2, 1, 2, 2])
+
+    out = run(folder, "--compare", "b", "a")[1]
+
+    head = "these two alone: b minus a: -68.3 percentage points, 95% interval -72.6 to -64.0, "
+    assert out.startswith(f"{head}6 repositories\n")
 
 
 def test_page_of_10000_reports_is_smaller_than_4_megabytes():

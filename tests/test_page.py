@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_leaderboard import FOUR, board, lb, write_hostile, write_outcomes
+from test_leaderboard import FOUR, board, lb, report, write, write_hostile, write_outcomes
 
 widths = pytest.mark.parametrize("width", [390, 800, 1000, 1400])  # pixels: phone to desktop
 
@@ -36,8 +36,8 @@ def browser():
 def opened(browser):
     """Return a function that opens the page of some reports at a width, in pixels."""
 
-    def show(folder, width=1400):
-        lb.main([folder, "--html", "board.html"])
+    def show(folder, width=1400, *words):
+        lb.main([folder, "--html", "board.html", *words])
         # The window has a minimum width; the view has not.
         view = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
@@ -93,6 +93,36 @@ def test_cell_opens_its_details_and_closes_them(opened):
     assert details.is_displayed()
     summary.click()
     assert not details.is_displayed()
+
+
+INCOMPLETE = {"if-incomplete", "if-no-score"}
+
+
+@pytest.mark.parametrize(
+    ("models", "words", "explained"),
+    [
+        ({"a": [5, 5], "b": [6, 6]}, [], set()),
+        ({"a": [5, 5], "b": [6, "engine"]}, [], INCOMPLETE),
+        ({"a": [5, 5], "b": [6, "build"]}, [], {"if-build"}),
+        ({"a": [9, 8, 9, 8, 9, 8]}, [], {"if-interval"}),
+        ({"a": [5] * 6, "b": [6] * 6}, [], {"if-compared", "if-behind"}),
+        ({"a": [5, 5], "gold": [10, 9]}, ["--reference=gold"], {"if-unfit"}),
+    ],
+    ids=["scores", "incomplete", "build", "interval", "compared", "reference"],
+)
+def test_legend_explains_only_what_is_on_the_page(opened, models, words, explained):
+    browser = opened(write_outcomes(**models), 1400, *words)
+
+    found = browser.find_elements("css selector", ".legend [class^=if-]")
+    assert {part.get_attribute("class") for part in found if part.is_displayed()} == explained
+
+
+def test_suspicious_result_is_explained(opened):
+    folder = write(".", {"m/app": report(5, suspect_test="disk")})
+
+    (explained,) = opened(folder).find_elements("css selector", ".if-suspect")
+
+    assert explained.is_displayed()
 
 
 def test_hostile_texts_run_and_load_nothing(opened):

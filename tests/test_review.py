@@ -73,6 +73,8 @@ WARNED = {
     "short-needle": [
         output_contains("java -version", "17.0.", "8"),
         of_type("file_contains", path="x", contains=["22"]),
+        output_contains("make check", "0 failed"),
+        of_type("file_contains", path="x", contains=["STANDARD 17"]),
     ],
     "literal-path": [
         of_type("command_exists", name="~/bin/x"),
@@ -134,8 +136,8 @@ MAY_FAIL = [
 ]
 ACCEPTED = [
     of_type("run_command", command="a=(1 2", shell="/bin/zsh"),
-    output_contains("echo $NOSUCH", "UTF-8"),
-    of_type("output_contains", command="a || true", contains=["17.0"], exit_code="any"),
+    output_contains("echo $NOSUCH", "UTF-8\n"),
+    of_type("output_contains", command="a || true", contains=[" 17.0."], exit_code="any"),
     run_by_bash("[[ -f x ]]"),
     run_by_bash("set -o pipefail; app | head"),
     "bash -c 'source x && [[ -f y ]]'",
@@ -145,7 +147,7 @@ ACCEPTED = [
     "cat <<END | bash\nsource y\nEND",
     "[ -f x ] && echo -n x >/dev/null 2>&1 && make source x",
     "printf 'a\r\n' | app",
-    output_contains("app", "HTTP/1.1 200 OK\r\n", "1.8", "成功", "^v5.*$"),
+    output_contains("app", "HTTP/1.1 200 OK\r\n", " 1.8.", "v1\n", "成功", "^v5.*$"),
     of_type("output_contains", command="app {a}", contains=["{a}"], draw=DRAW),
     files_exist("a~b", "/x y", "[z]", "A$B.class"),
     of_type("commands_exist", names=["perl", "g++", "conda"]),
@@ -192,7 +194,7 @@ def test_without_shfmt_one_line_says_so_and_sh_finds_syntax_errors(rubric, monke
 
     code, out, err = run(path, path)
 
-    assert err.count("\n") == 1
+    assert re.fullmatch("warning: .* shfmt .*\n", err)
     assert "no-syntax: tests[0] " in out
     assert "cannot-fail" not in out
     assert code == 1
@@ -220,9 +222,89 @@ def test_free_test_behind_a_failing_one_is_found(rubric):
 
 
 def test_only_the_faked_image_has_no_network(fake, rubric):
-    run(rubric(run_command("make")), "--base", "x")
+    run(rubric(run_command("make")), "--base=x", "--run-option=--network=host")
 
-    assert ["--network=none" in words for words in fake.calls("run")] == [False, True]
+    networks = [[word for word in words if "network" in word] for words in fake.calls("run")]
+    assert networks == [["--network=host"], ["--network=none"]]
+
+
+def test_options_are_those_of_all_builds_and_containers(fake, rubric):
+    options = ["--build-option=--build-arg=A=1", "--run-option=--memory=2g"]
+
+    run(rubric(run_command("make")), "--base=x", *options)
+
+    assert ["--build-arg=A=1" in words for words in fake.calls("build")] == [True] * 2
+    assert ["--memory=2g" in words for words in fake.calls("run")] == [True] * 2
+
+
+@pytest.mark.parametrize("option", ["--build-option=--tag=x", "--run-option=x"])
+def test_option_that_no_evaluation_takes_is_a_bad_argument(option, rubric):
+    code, _, err = run(rubric(run_command("make")), "--base=x", option)
+
+    assert re.fullmatch("error: .*\n", err)
+    assert code == 2
+
+
+@pytest.mark.usefixtures("fake")
+def test_each_image_is_named_while_it_is_measured(rubric):
+    path = rubric(run_command("make"))
+
+    err = run(path, "--base=x")[2]
+
+    assert err == f"{path}: bare: building and testing\n{path}: faked: building and testing\n"
+
+
+NOTHING = "measures nothing: "
+
+
+# The containers of the fake docker have the files of this machine, and no stubs.
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("command", "solution", "measures"),
+    [
+        ("test -d /", [], False),  # the faked image gets all points
+        ("test -d /", ["--solution=Dockerfile"], False),  # so does the solution
+        ("false", [], True),
+        ("false", ["--solution=Dockerfile"], False),  # only the solution earns nothing
+        ('echo >>runs; test "$(wc -l <runs)" -eq 3', ["--solution=Dockerfile"], True),
+    ],
+)
+def test_rubric_that_measures_nothing_is_named(command, solution, measures, rubric):
+    Path("Dockerfile").write_text("FROM x\n")
+
+    code, out, _ = run(rubric(run_command(command)), "--base=x", *solution)
+
+    assert (NOTHING in out) == (not measures)
+    assert (code == 0) == measures
+
+
+@pytest.mark.parametrize(
+    ("test", "has_advice"),
+    [
+        (run_command("true"), True),
+        (of_type("run_command", command=": {a}", draw=DRAW), False),
+        (of_type("commands_exist", names=["sh"]), False),
+    ],
+    ids=["command", "draws already", "no command"],
+)
+def test_draw_is_advised_where_it_can_be_used(test, has_advice, rubric):
+    tests = review.de.read_rubric(json.dumps({"tests": [test]}).encode(), "rubric").tests
+
+    (problem,) = review.judge(tests, {"faked": [[]]}, 1)
+
+    assert problem[2].endswith("use draw") == has_advice
+
+
+def test_base_image_has_no_workdir_of_the_solution(tmp_path):
+    Path("Dockerfile").write_text("FROM x\nWORKDIR /srv\n")
+    arguments = review.parse_arguments(["r", "--base=x", "--context=.", "--solution=Dockerfile"])
+
+    images = list(review.write_images(str(tmp_path), "r", [], arguments))
+
+    has_workdir = [
+        image.name for image in images if "WORKDIR /srv\n" in Path(image.dockerfile).read_text()
+    ]
+    assert has_workdir == ["copied", "faked", "solution"]
 
 
 @pytest.mark.usefixtures("fake")
@@ -277,10 +359,10 @@ def test_tests_that_prove_nothing_or_fail_are_named_with_their_image(
 
     code, out, _ = run(path, "--base", base, "--context", "context", "--solution", "solution")
 
-    points = "bare 1 (10 %), copied 3 (31 %), faked 4.5 (47 %), solution 8.5 (89 %)"
+    points = "bare 0 (0 %), copied 3 (31 %), faked 4.5 (47 %), solution 8.5 (89 %)"
     assert f"{points}, only the solution earns 5 of 9.5 points\n" in out
     assert re.findall(r"\w+: tests\[\d\]", out) == [
-        "bare: tests[0]",
+        "copied: tests[0]",
         "copied: tests[1]",
         "faked: tests[2]",
         "faked: tests[3]",
