@@ -203,6 +203,7 @@ def fake(monkeypatch, tmp_path, fake_docker_py):
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "fake"))
     monkeypatch.setattr(de, "LARGE", 4096)  # bytes
+    monkeypatch.setattr(de, "NETWORK_PAUSE", 0.0)  # seconds
     fake = Fake(tmp_path / "fake", program)
     yield fake
     fake.kill_all()

@@ -54,6 +54,11 @@ NEEDS = {
     "an image with the name of its stage": Needs("FROM b AS b", "b"),
     # Flags
     "COPY --from": Needs("COPY --chown=a --from=ghcr.io/a/b:1 x /", "ghcr.io/a/b:1"),
+    "a double escape": Needs("FROM x\nRUN echo a\\\\\nFROM y", "x y"),
+    "a here-document in quotes": Needs(f'RUN a "<<E b"\nFROM y\nCOPY <<E /{HERE}E', "y"),
+    "an odd end of a here-document": Needs("RUN <<'E+F'\nFROM y\nE+F\nFROM z", "z"),
+    "a frontend with words after it": Needs("# syntax=a/b c\nFROM x", "a/b x"),
+    "a frontend after a shebang": Needs("#!/bin/docker\n# syntax=a/b\nFROM x", "a/b x"),
     "two mounts": Needs("RUN --mount=from=y,target=/y --mount=type=bind,from=z b", "y z"),
     "from= that is no flag": Needs("RUN git log --from=y", ""),
     "COPY of a file named --from": Needs("COPY a --from=y /", ""),
@@ -222,6 +227,7 @@ BEGUN = {
     "STEP 1/2: FROM x\nSTEP 2/2: run a\n": Begun(instruction=True, change=True),
     "[1/2] STEP 1/2: FROM x\n[1/2] STEP 2/2: ADD a /\n": Begun(instruction=True, change=True),
     "#1 [internal] load build definition\n#2 [a 1/2] FROM x\n": Begun(),
+    "#1 [1/2] FROM x\n#2 [2/2] ONBUILD RUN a\n": Begun(instruction=True, change=True),
     "#5 [2/3] COPY a /\n#5 ERROR: x\n[2/3] COPY a /": Begun(instruction=True),
     "#5 [a 2/3] RUN a\n#6 [2/2] COPY a /\n": Begun(instruction=True, change=True),
     "#1 [1/2] FROM x\n#2 https://a.b/x\n": Begun(instruction=True, change=True),
@@ -616,6 +622,15 @@ docker is killed twice -> from, build: engine
 docker fails once -> from, build: passed
     dockerfile: FROM x
     faults: build nth=1 stderr=a
+the registry comes back after two builds -> from, build: passed
+    dockerfile: FROM x
+    faults: build nth=1 stderr='connection refused'; build nth=2 stderr='connection refused'
+docker fails twice -> from, build, from, control: build
+    dockerfile: FROM x
+    faults: build nth=1 stderr=a; build nth=2 stderr=a
+the control fails once -> from, build, from, control COPY, control: build
+    dockerfile: FROM x\nCOPY missing /
+    faults: 'control COPY' nth=1 stderr='exit code -9'
 # Images
 an image does not exist -> from, build, from, control, line, from: build
     faults: pull x='manifest unknown'
@@ -663,7 +678,7 @@ a container lacks another program -> from, build, control: engine
     faults: 'control run' code=127 stderr='exec: runc: no such file or directory'
 the builder keeps its images -> from, build, control COPY: engine
     faults: 'control COPY' code=0
-a build option is refused -> from, build, from, control COPY, control: usage
+a build option is refused -> from, build, from, control COPY, control, control COPY: usage
     faults: '*' given=--bogus stderr='unknown flag: --bogus'
     options: {"build_options": ["--bogus"]}
 a run option is refused -> from, build, control: usage

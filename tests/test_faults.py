@@ -81,6 +81,7 @@ def expect(tmp_path, rubric, monkeypatch):
     The control experiment, which other tests make, is taken for granted.
     """
     monkeypatch.setattr(de, "control_experiment", lambda *_, **__: "")
+    monkeypatch.setattr(de, "NETWORK_PAUSE", 0.1)  # seconds
     path = rubric(TRUE)
 
     def evaluate(dockerfile):
