@@ -678,7 +678,7 @@ a container lacks another program -> from, build, control: engine
     faults: 'control run' code=127 stderr='exec: runc: no such file or directory'
 the builder keeps its images -> from, build, control COPY: engine
     faults: 'control COPY' code=0
-a build option is refused -> from, build, from, control COPY, control, control COPY: usage
+a build option is refused -> from, build, from, control COPY, control: usage
     faults: '*' given=--bogus stderr='unknown flag: --bogus'
     options: {"build_options": ["--bogus"]}
 a run option is refused -> from, build, control: usage
@@ -690,7 +690,7 @@ an option is given, and the engine is broken -> from, build, control: engine
 the user of a run option is only in the image -> from, build, control: build
     faults: 'control run' given=-uapp code=125
     options: {"run_options": ["-uapp"]}
-the context is refused -> from, build, from, control COPY, control: usage
+the context is refused -> from, build, from, control COPY, control, control COPY: usage
     faults: build stderr='error checking context'; 'control COPY' given=CONTEXT
 the context would be refused, but a RUN fails -> from, build, control: build
     faults: 'control COPY' given=CONTEXT
