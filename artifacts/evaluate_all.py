@@ -967,8 +967,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--shard", metavar="K/N", type=_shard, default="1/1", help=text)
     group = parser.add_argument_group("how")
     add = group.add_argument
-    text = "the model whose Dockerfiles are known to be right: evaluated before all others, which "
-    text += "need one that gets all points, and beside retries"
+    text = "the model whose Dockerfiles are known to be right: evaluated first, and beside "
+    text += "retries; the run stops if none gets all points"
     add("--reference", metavar="MODEL", help=text)
     add("--list", action="store_true", help="only print what there is to do; needs no engine")
     add("--no-repeat", action="store_true", help="without the second round")
