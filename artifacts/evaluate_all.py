@@ -2,14 +2,16 @@
 """Evaluate many Dockerfiles in parallel, on this machine or on the workers of a Dask cluster.
 
     find_answers()   the Dockerfiles, each with its rubric, build context and report
+    the reference    Dockerfiles that are known to be right: do they get all points on this host?
     first round      each whose report has no score for the same inputs
-    second round     once more: what has no score; and without the cache what a busy machine or the
-                     network may have spoilt: failed builds, timeouts, images that did not start
+    second round     retries what has no score; and without the cache what a busy machine or the
+                     network may have spoilt: failed builds, timeouts, images that did not start,
+                     suspicious tests. The reference of the repository is evaluated beside them.
     print_summary()
 
-Both rounds give evaluate_task() to an executor of concurrent.futures: threads of this process, or
-Dask's workers. Batch.take() says what happens to a result: the better report stays. Started again,
-the program goes on where it stopped.
+All rounds give evaluate_task() to an executor of concurrent.futures: threads of this process, or
+Dask's workers. better() says which report stays. Started again, the program continues where it
+stopped.
 
 Exit codes: 0 every Dockerfile has a score, 1 one has none, 2 bad arguments, 130 Ctrl-C (143
 SIGTERM, 129 SIGHUP).
@@ -22,17 +24,19 @@ import collections
 import contextlib
 import fnmatch
 import hashlib
+import io
 import itertools
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 import time
 import zlib
 from concurrent import futures
 from datetime import timedelta
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Sequence
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]  # a Dask worker has the evaluator beside this file
@@ -45,6 +49,10 @@ MAX_FAILURES = 3  # engine errors in a row, for each evaluation that runs at a t
 WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
 TICK = 0.5  # seconds between two looks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
+SHOWN_RUNNING = 8
+QUIET = 30.0  # seconds without news, after which a line says what runs
+HALF_LOG = 500_000  # bytes of the beginning of an evaluation's log that are kept, and of its end
+REFERENCE = "reference"  # a suspicion: the Dockerfile that is known to be right failed, too
 
 
 class Task(NamedTuple):
@@ -53,11 +61,13 @@ class Task(NamedTuple):
     model: str
     repo: str
     dockerfile: str  # a path
+    is_control: bool = False  # the reference beside retries: its report is not kept
 
     @property
     def name(self) -> str:
         """MODEL/REPO, for messages."""
-        return de.printable(os.path.join(self.model, self.repo))
+        name = de.printable(os.path.join(self.model, self.repo))
+        return f"{name} (beside retries)" if self.is_control else name
 
 
 class Outcome(NamedTuple):
@@ -66,6 +76,7 @@ class Outcome(NamedTuple):
     report: de.Report | None
     kind: str = ""  # of the error, "" without one
     problem: str = ""
+    worker: str = ""  # the address of the Dask worker with an engine error
 
 
 class Score(NamedTuple):
@@ -74,6 +85,7 @@ class Score(NamedTuple):
     share: float  # of the points, from 0 to 1
     suspect: str | None
     may_improve: bool  # a busy machine or the network may have cost points; not yet repeated
+    is_second_try: bool
 
 
 # ---------------------------------------------------------------------------------------------
@@ -100,11 +112,15 @@ class Benchmark:
             dockerfile=task.dockerfile,
             repo=task.repo,
             rubric=os.path.join(given.rubrics, f"{task.repo}.json"),
-            output=os.path.join(given.reports, task.model, f"{task.repo}.json"),
+            output=None if task.is_control else self.report_path(task),
             context=os.path.join(given.checkouts, task.repo) if given.checkouts else folder,
             overlay=folder if given.overlay else None,
             build_options=(*common.build_options, mine),
         )
+
+    def report_path(self, task: Task) -> str:
+        """Return where the report of a task is."""
+        return os.path.join(self.arguments.reports, task.model, f"{task.repo}.json")
 
     def inputs_sha256(self, options: de.Options) -> str:
         """Return the digest of the inputs; raise EvaluationError if one of them is unusable."""
@@ -138,16 +154,17 @@ class Answers(NamedTuple):
     """What was found in --artifacts."""
 
     tasks: list[Task]
+    models: set[str]  # also those that are not selected
+    places: set[tuple[str, str]]  # model and repository of what is selected, also if it is left out
     left_out: dict[str, list[str]]  # paths, by the reason
-    misfits: list[str]  # Dockerfiles that are like no --layout
+    misfits: list[str]  # Dockerfiles that are not matched by any --layout
 
 
 def find_answers(benchmark: Benchmark) -> Answers:
     """Return the selected tasks; raise EvaluationError if two share an overlay."""
     arguments = benchmark.arguments
-    answers = Answers([], collections.defaultdict(list), [])
+    answers = Answers([], set(), set(), collections.defaultdict(list), [])
     overlays: dict[str, str] = {}
-    places = set()
     for path, match in files_below(arguments.artifacts, arguments.layouts, answers.left_out):
         if not match:
             if "dockerfile" in os.path.basename(path).lower():
@@ -158,12 +175,13 @@ def find_answers(benchmark: Benchmark) -> Answers:
             message = f"--overlay: {other} and {path} are in the same folder"
             raise de.EvaluationError(de.USAGE, message)
         task = Task(match.groupdict().get("model") or "", match["repo"], path)
+        answers.models.add(task.model)
         if not is_selected(task, arguments):
             continue
         problem = unusable(benchmark, task)
-        if task[:2] in places:
+        if task[:2] in answers.places:
             problem = "another Dockerfile has the same model and repository"
-        places.add(task[:2])
+        answers.places.add(task[:2])
         if problem:
             answers.left_out[problem].append(path)
         else:
@@ -171,10 +189,22 @@ def find_answers(benchmark: Benchmark) -> Answers:
     return answers
 
 
+def missing_answers(answers: Answers, arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the repositories for which others have an answer, by the model that has none."""
+    if arguments.shard != (1, 1):  # It may be in another part.
+        return {}
+    repos = sorted({repo for _, repo in answers.places})
+    models = sorted({model for model, _ in answers.places} - {arguments.reference})
+    missing = {
+        model: [repo for repo in repos if (model, repo) not in answers.places] for model in models
+    }
+    return {model: lacking for model, lacking in missing.items() if lacking}
+
+
 def unusable(benchmark: Benchmark, task: Task) -> str:
     """Return why a task cannot be evaluated, or ""."""
     options = benchmark.options(task)
-    if os.path.abspath(str(options.output)) == os.path.abspath(str(options.rubric)):
+    if os.path.abspath(benchmark.report_path(task)) == os.path.abspath(str(options.rubric)):
         return "its report would replace its rubric; use another folder for --reports"
     try:
         benchmark.inputs_sha256(options)
@@ -231,56 +261,85 @@ def files_below(
 
 
 def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
-    """Return whether --model, --repo and --shard select a task."""
+    """Return whether --model, --repo and --shard select a task.
+
+    The reference is in each part, for each may have another engine.
+    """
     part, parts = arguments.shard
     place = os.path.join(task.model, task.repo)
-    return (
-        zlib.crc32(os.fsencode(place)) % parts == part - 1
-        and any(fnmatch.fnmatchcase(task.model, pattern) for pattern in arguments.model)
-        and any(fnmatch.fnmatchcase(task.repo, pattern) for pattern in arguments.repo)
-    )
+    is_mine = zlib.crc32(os.fsencode(place)) % parts == part - 1
+    is_chosen = task.model == arguments.reference or (is_mine and fits(task.model, arguments.model))
+    return is_chosen and fits(task.repo, arguments.repo)
+
+
+def fits(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether one of the patterns matches a name."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 # ---------------------------------------------------------------------------------------------
 # One evaluation, on this machine or on a worker
 # ---------------------------------------------------------------------------------------------
 
-# The signals of each batch, which all its evaluations on this machine share. A Dask worker gets
-# this module once more from each command that uses the cluster, and must not forget what runs.
-_signals: dict[str, list[int]] = globals().get("_signals", {})
+
+class BoundedFile(io.RawIOBase):
+    """Appends to a file: the first HALF_LOG bytes at once, the last ones when it is closed."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - see close()
+        self._room = HALF_LOG
+        self._tail = bytearray()
+        self._gap = b""
+
+    def writable(self) -> bool:
+        """Return True, for io.TextIOWrapper."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Take the next bytes; raise OSError if the disk is full."""
+        size = len(data)
+        room, self._room = self._room, max(self._room - size, 0)
+        self._tail += data[room:]
+        if len(self._tail) > 2 * HALF_LOG:  # Not for each line: it moves the rest.
+            self._cut()
+        self._file.write(data[:room])
+        return size
+
+    def close(self) -> None:
+        """Write the end."""
+        if not self.closed:
+            self._cut()
+            with contextlib.suppress(OSError), self._file:
+                self._file.write(self._gap + self._tail)
+        super().close()
+
+    def _cut(self) -> None:
+        if len(self._tail) > HALF_LOG:
+            self._gap = b"\n[...]\n"
+            del self._tail[:-HALF_LOG]
 
 
-def signals_of(batch_id: str) -> list[int]:
-    """Return the list to which a signal for the evaluations of a batch is appended."""
-    return _signals.setdefault(batch_id, [])
+def open_log(path: str) -> io.TextIOWrapper:
+    """Open the log of an evaluation, which is appended to."""
+    file: Any = BoundedFile(path)
+    return io.TextIOWrapper(file, "utf-8", "backslashreplace", write_through=True)
 
 
-def interrupt(batch_id: str) -> None:
-    """Interrupt the evaluations of a batch on this machine: those that run, and later ones."""
-    signals_of(batch_id).append(signal.SIGINT)
-
-
-def engine_problem(docker: str) -> str:
-    """Return why this machine cannot evaluate, or ""."""
-    try:
-        de.Docker(docker).connect()
-    except de.EvaluationError as error:
-        return str(error)
-    return ""
-
-
-def evaluate_task(batch_id: str, options: de.Options) -> Outcome:
+def evaluate_task(options: de.Options, signals: list[int]) -> Outcome:
     """Evaluate a Dockerfile; what the evaluator prints is appended to a log beside the report.
 
-    It waits for an engine that is away, so that a machine without one does not swallow the queue.
+    A signal that is appended to `signals` interrupts it. It waits for an engine that is away, so
+    that a machine without one does not swallow the queue.
     """
     docker = de.Docker(options.docker)
-    docker.signals = signals_of(batch_id)
-    log = f"{os.path.splitext(str(options.output))[0]}.log"
+    docker.signals = signals
+    log = f"{os.path.splitext(options.output)[0]}.log" if options.output else os.devnull
     try:
         docker.connect(de.RECOVERY_TIMEOUT)
-        inputs = de.read_inputs(options)
-        with open(log, "a", encoding="utf-8", errors="backslashreplace") as stream:
+        inputs = read_inputs(options)
+        if options.output:
+            de.check_writable(options.output)
+        with open_log(log) as stream:
             report = de.run_evaluation(options, inputs, docker, de.Console(stream, verbose=True))
     except de.EvaluationError as error:
         return Outcome(None, error.kind, str(error))
@@ -289,50 +348,108 @@ def evaluate_task(batch_id: str, options: de.Options) -> Outcome:
     return Outcome(report)
 
 
-def evaluate_on_worker(batch_id: str, options: de.Options) -> Outcome:
-    """Evaluate a Dockerfile on a Dask worker, whose name is in the message of an engine error."""
+def read_inputs(options: de.Options) -> de.Inputs:
+    """Read Dockerfile and rubric; raise EvaluationError. A retry would not help."""
+    try:
+        return de.read_inputs(options._replace(output=None))
+    except de.EvaluationError as error:
+        raise de.EvaluationError(de.USAGE, str(error)) from None
+
+
+def try_engine(options: de.Options, signals: list[int]) -> Outcome:
+    """Make the control experiment with the engine of this machine; `problem` says what fails."""
+    docker = de.Docker(options.docker)
+    docker.signals = signals
+    workspace = de.Workspace(docker)
+    try:
+        docker.connect(de.RECOVERY_TIMEOUT)
+        workspace.begin()
+        fault = de.host_fault(workspace, options)
+    except (de.EvaluationError, OSError, RuntimeError) as error:
+        return Outcome(None, de.ENGINE, str(error))
+    finally:
+        workspace.end()
+    return Outcome(None, de.ENGINE, str(fault)) if fault else Outcome(None)
+
+
+# On a Dask worker
+
+
+def run_on_worker(call: Call, options: de.Options, batch_id: str) -> Outcome:
+    """Call evaluate_task() or try_engine() on a Dask worker; its name is in an engine error."""
     from distributed import get_worker
 
-    outcome = evaluate_task(batch_id, options)
+    worker = get_worker()
+    outcome = call(options, signals_of(batch_id, worker))
     if outcome.kind != de.ENGINE:
         return outcome
-    return outcome._replace(problem=f"worker {get_worker().name}: {outcome.problem}")
+    problem = f"worker {worker.name}: {outcome.problem}"
+    return outcome._replace(problem=problem, worker=worker.address)
+
+
+def signals_of(batch_id: str, dask_worker: Any) -> list[int]:
+    """Return the signals that the evaluations of a batch on a worker share.
+
+    They are kept in the worker: it loads this module again for each command that uses the cluster.
+    """
+    batches: dict[str, list[int]] = vars(dask_worker).setdefault("evaluate_all_signals", {})
+    return batches.setdefault(batch_id, [])
+
+
+def interrupt_on_worker(batch_id: str, dask_worker: Any) -> None:
+    """Interrupt the evaluations of a batch on a worker: those that run, and later ones."""
+    signals_of(batch_id, dask_worker).append(signal.SIGINT)
+
+
+def worker_problem(docker: str, artifacts: str) -> str:
+    """Return why this machine cannot evaluate, or ""."""
+    if not os.path.isdir(artifacts):
+        return f"no such folder: {artifacts}"
+    try:
+        de.Docker(docker).connect()
+    except de.EvaluationError as error:
+        return str(error)
+    return ""
 
 
 # ---------------------------------------------------------------------------------------------
 # Where evaluations run
 # ---------------------------------------------------------------------------------------------
 
+Call = Callable[[de.Options, List[int]], Outcome]  # evaluate_task(), try_engine()
+
 
 class Workers(NamedTuple):
     """Threads of this process, or the workers of a Dask cluster. All raise EvaluationError."""
 
-    submit: Callable[[de.Options], futures.Future[Outcome]]
+    submit: Callable[[Call, de.Options, str], futures.Future[Outcome]]  # the last: on this worker
     parallel: Callable[[], int]  # evaluations that run at a time
-    interrupt: Callable[[], Any]
+    interrupt: Callable[[], Any]  # those that run, and later ones
 
 
 @contextlib.contextmanager
-def threads(arguments: argparse.Namespace, batch_id: str) -> Iterator[Workers]:
+def threads(arguments: argparse.Namespace) -> Iterator[Workers]:
     """Yield threads of this process; raise EvaluationError if no engine answers."""
     facts = de.engine_facts(de.Docker(arguments.docker))
     parallel: int = arguments.parallel or min(facts["engine_cpus"] or 1, MAX_PARALLEL)
+    signals: list[int] = []
     with futures.ThreadPoolExecutor(parallel) as pool:
         yield Workers(
-            submit=lambda options: pool.submit(evaluate_task, batch_id, options),
+            submit=lambda call, options, _worker: pool.submit(call, options, signals),
             parallel=lambda: parallel,
-            interrupt=lambda: None,  # they share the signals of this process
+            interrupt=lambda: signals.append(signal.SIGINT),
         )
 
 
 @contextlib.contextmanager
-def dask_workers(arguments: argparse.Namespace, batch_id: str) -> Iterator[Workers]:
+def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
     """Yield the workers of a cluster; raise EvaluationError if there are none, or it is lost."""
     try:
         from distributed import Client
     except ImportError as error:
         message = f"--dask: {error} (pip install distributed)"
         raise de.EvaluationError(de.USAGE, message) from None
+    batch_id = os.urandom(8).hex()
     logging.disable()  # distributed would print tracebacks on the screen
 
     def ask(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
@@ -347,26 +464,37 @@ def dask_workers(arguments: argparse.Namespace, batch_id: str) -> Iterator[Worke
         ask(client.wait_for_workers, 1, timeout=WORKER_TIMEOUT)
         for path in (de.__file__, os.path.realpath(__file__)):
             ask(client.upload_file, path)
-        ask(retire_dead_workers, client, arguments.docker)
-        executor = client.get_executor(pure=False)
+        ask(retire_dead_workers, client, arguments)
+        anywhere = client.get_executor(pure=False)
+
+        def submit(call: Call, options: de.Options, worker: str) -> futures.Future[Outcome]:
+            executor = anywhere
+            if worker:  # If it is lost, another one will do.
+                where = {"workers": [worker], "allow_other_workers": True}
+                executor = client.get_executor(pure=False, **where)
+            future: futures.Future[Outcome] = ask(
+                executor.submit, run_on_worker, call, options, batch_id
+            )
+            return future
+
         yield Workers(
-            submit=lambda options: ask(executor.submit, evaluate_on_worker, batch_id, options),
+            submit=submit,
             parallel=lambda: sum(ask(client.nthreads).values()) or 1,
-            interrupt=lambda: ask(client.run, interrupt, batch_id),
+            interrupt=lambda: ask(client.run, interrupt_on_worker, batch_id),
         )
     finally:
         client.close(timeout=5)
 
 
-def retire_dead_workers(client: Any, docker: str) -> None:
-    """Retire the workers without an engine; raise RuntimeError if no other is left."""
-    problems = client.run(engine_problem, docker)
+def retire_dead_workers(client: Any, arguments: argparse.Namespace) -> None:
+    """Retire the workers without an engine or our files; raise RuntimeError if none is left."""
+    problems = client.run(worker_problem, arguments.docker, arguments.artifacts)
     dead = [address for address, problem in problems.items() if problem]
     for address in dead:
         say(f"worker {address} is retired: {problems[address]}")
     client.retire_workers(dead)
     if len(dead) == len(problems):
-        raise RuntimeError("no worker has an engine")
+        raise RuntimeError("no worker has an engine and our files")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -374,47 +502,135 @@ def retire_dead_workers(client: Any, docker: str) -> None:
 # ---------------------------------------------------------------------------------------------
 
 
+def share_of(report: de.Report | None) -> float:
+    """Return the share of the points of a report, from 0 to 1; -1 without a score."""
+    if not report or not de.is_scored(report):
+        return -1.0
+    summary = report["summary"]
+    return float(summary["total_score"] / (summary["max_score"] or 1))
+
+
 def score_of(report: de.Report) -> Score:
     """Return what is remembered of a report that has a score."""
-    summary = report["summary"]
     error = report["error"]
+    rows = report["test_results"]
+    suspects = [error and error["suspect"], *(row["suspect"] for row in rows)]
     is_doubtful = (
-        bool(error and not error.get("certain"))
+        bool(error and not error["certain"])
         or report["environment"]["image_starts"] is False
-        or any(row["status"] == de.TIMEOUT for row in report["test_results"])
+        or any(row["status"] == de.TIMEOUT or row["suspect"] for row in rows)
     )
     return Score(
-        share=summary["total_score"] / (summary["max_score"] or 1),
-        suspect=error and error["suspect"],
+        share=share_of(report),
+        suspect=next(filter(None, suspects), None),
         may_improve=is_doubtful and not report.get("repeated"),
+        is_second_try=bool(report.get("is_second_try")),
     )
+
+
+def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None:
+    """Return which of two reports for the same inputs stays, with what became of the other one.
+
+    It is the one with more points; a result without a score never replaces a score.
+    """
+    if not earlier:
+        return new and {**new, "repeated": False, "is_second_try": False, "other_attempt": None}
+    stays, other, is_second_try = earlier, new, bool(earlier.get("is_second_try"))
+    if new and share_of(new) >= share_of(earlier):
+        stays, other, is_second_try = new, earlier, True
+    attempt = other and {"summary": other["summary"], "error": other["error"]}
+    return {**stays, "repeated": True, "is_second_try": is_second_try, "other_attempt": attempt}
+
+
+def blame_host(report: de.Report) -> de.Report:
+    """Return a report with marks at what failed in a retry, in which the reference failed, too."""
+    error = report["error"] and {**report["error"], "suspect": REFERENCE}
+    has_started = report["environment"]["image_starts"] is not False
+    statuses = (de.TIMEOUT,) if has_started else (de.TIMEOUT, de.FAILED)
+    rows = [
+        {**row, "suspect": REFERENCE} if row["status"] in statuses else row
+        for row in report["test_results"]
+    ]
+    return {**report, "error": error, "test_results": rows}
 
 
 class Batch:
-    """Evaluates tasks in two rounds, and keeps the better report of each."""
+    """Evaluates the reference, then the others in two rounds; keeps the better report of each."""
 
     def __init__(self, benchmark: Benchmark, tasks: Sequence[Task]) -> None:
-        self.id = os.urandom(8).hex()
         self.benchmark = benchmark
         self.tasks = tasks
+        self.references = [task for task in tasks if task.model == benchmark.arguments.reference]
         self.scores: dict[Task, Score] = {}  # of the reports for the same inputs
         self.outcomes: dict[Task, Outcome] = {}  # of this run, without the reports
-        self.signals = signals_of(self.id)  # all that ends it; 0 stands for engine errors
+        self.signals: list[int] = []  # of the user
+        self.problem = ""  # why the run has stopped
+        self.screen = Screen()
+        self._retried: list[Task] = []
+        self._doubtful: set[str] = set()  # repositories whose reference failed beside retries
         for task in tasks:
-            options = benchmark.options(task)
-            report = de.read_report(str(options.output))
-            if report and benchmark.is_current(report, options):
+            report = de.read_report(benchmark.report_path(task))
+            if report and benchmark.is_current(report, benchmark.options(task)):
                 self.scores[task] = score_of(report)
 
     def run(self, workers: Workers) -> None:
-        """Run both rounds; an interrupt ends what runs, and is in `signals`."""
+        """Run all rounds, until there is an interrupt in `signals`, or a `problem`."""
         de.handle_signals(lambda number, _frame: self.signals.append(number))
-        due = [task for task in self.tasks if task not in self.scores]
-        self._run_round(due, workers, is_last=False)
-        again = [task for task in self.tasks if self._is_due_again(task)]
-        if again and not self.signals:
-            say(f"second round: {counted(len(again), 'Dockerfile')} once more, after all others")
-            self._run_round(again, workers, is_last=True)
+        references = set(self.references)
+        due = [task for task in self.tasks if task not in self.scores and task not in references]
+        try:
+            self._run_round(self.failing_references(), workers, later=len(due))
+            self._judge_references()
+            self._run_round(due, workers)
+            again = [task for task in self.tasks if self._is_due_again(task)]
+            if again and not self._has_stopped():
+                self.screen.line(f"second round: retrying {counted(len(again), 'Dockerfile')}")
+                self._run_round(self._with_references(again), workers, is_last=True)
+        finally:
+            self.screen.clear()
+
+    def _has_stopped(self) -> bool:
+        return bool(self.signals or self.problem)
+
+    def _stop(self, problem: str) -> None:
+        if not self._has_stopped():
+            self.problem = problem
+            self.screen.line(f"stopped: {de.printable(problem, 1000)}")
+
+    def failing_references(self) -> list[Task]:
+        """Return the references that have not all points."""
+        scores = self.scores
+        return [task for task in self.references if task not in scores or scores[task].share < 1]
+
+    def _judge_references(self) -> None:
+        """Name the references that have not all points; stop if no other is left."""
+        failing = self.failing_references()
+        if not failing or self._has_stopped():
+            return
+        for task in failing[:SHOWN_NAMES]:
+            self.screen.line(f"reference fails: {task.repo} {self._shortfall(task)}")
+        if len(failing) == len(self.references):
+            example = f"{failing[0].repo}: {self._shortfall(failing[0])}"
+            self._stop(f"no reference gets all points on this machine ({example})")
+
+    def _shortfall(self, task: Task) -> str:
+        """Return the points of a reference that has not all of them, and the first reason."""
+        report = de.read_report(self.benchmark.report_path(task))
+        if not report or task not in self.scores:
+            return de.printable(f"no score: {self.outcomes[task].problem}")
+        summary = report["summary"]
+        failed = next(row for row in report["test_results"] if not row["passed"])
+        error = report["error"] or {"message": f"{failed['test_id']}: {failed['message']}"}
+        points = f"{summary['total_score']:.15g} of {summary['max_score']:.15g}"
+        return de.printable(f"{points}: {error['message']}")
+
+    def _with_references(self, again: Sequence[Task]) -> list[Task]:
+        """Return the retries in the order of repositories, each beside its reference."""
+        repos = {task.repo for task in again if task in self.scores}
+        controls = [
+            task._replace(is_control=True) for task in self.references if task.repo in repos
+        ]
+        return sorted([*controls, *again], key=lambda task: task.repo)
 
     def _is_due_again(self, task: Task) -> bool:
         """Return whether the second round evaluates a task."""
@@ -425,83 +641,146 @@ class Batch:
         outcome = self.outcomes.get(task)
         return not outcome or outcome.kind != de.USAGE
 
-    def _run_round(self, due: Sequence[Task], workers: Workers, *, is_last: bool) -> None:
+    def _run_round(
+        self, due: Sequence[Task], workers: Workers, *, later: int = 0, is_last: bool = False
+    ) -> None:
+        """Evaluate tasks, keep their reports, and say how each has ended.
+
+        Many errors of this machine in a row are a reason to find out whether it still works.
+        """
         again = sum(map(self._is_due_again, self.scores))
         started = time.monotonic()
-        done = engine_errors = 0
-        for task, result in self._results(due, workers):
+        done = errors = 0
+        doubts: list[Outcome] = []
+        for task, result in self._results(due, workers, doubts):
             if result.kind == de.INTERRUPTED:
+                continue
+            if not task:
+                self._judge_engine(result)
                 continue
             done += 1
             outcome = self.take(task, result)
+            if is_last:
+                self._judge_retry(task, outcome)
             line = f"[{done}/{len(due)}] {task.name}: {describe(outcome)}"
-            to_do = len(due) - done
+            to_do = len(due) - done + later
             if not is_last:
                 is_due_again = self._is_due_again(task)
                 again += is_due_again
                 to_do += again
-                line += ", will be repeated" * is_due_again
+                line += ", will be retried" * is_due_again
             left = timedelta(seconds=int((time.monotonic() - started) / done * to_do))
-            say(f"{line}, {left} left" if left else line)
-            is_of_machine = outcome.kind in (de.ENGINE, de.FILE)
-            engine_errors = engine_errors + 1 if is_of_machine else 0
-            if not self.signals and engine_errors >= MAX_FAILURES * workers.parallel():
-                say(f"stopped: the last {engine_errors} evaluations failed on this machine")
-                self.signals.append(0)
+            self.screen.line(f"{line}, {left} left" if left else line)
+            errors = errors + 1 if outcome.kind in (de.ENGINE, de.FILE) else 0
+            if errors >= MAX_FAILURES * workers.parallel():
+                if outcome.kind == de.ENGINE:
+                    doubts.append(outcome)
+                else:
+                    self._stop(f"{errors} evaluations in a row have no report: {outcome.problem}")
+                errors = 0
 
-    def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
+    def _judge_engine(self, outcome: Outcome) -> None:
+        """Stop if the control experiment has failed."""
+        if outcome.problem:
+            self._stop(f"the control experiment fails, too: {outcome.problem}")
+        else:
+            self.screen.line("many engine errors, but the control experiment succeeds: continuing")
+
+    def _results(
+        self, due: Sequence[Task], workers: Workers, doubts: list[Outcome]
+    ) -> Iterator[tuple[Task | None, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
-        After a second stop the clean-up is short, and nobody waits for it.
+        An error in `doubts` lets the control experiment be made where it came from; its outcome has
+        no task. After a second stop the clean-up is short, and nobody waits for it.
         """
-        running: dict[futures.Future[Outcome], Task] = {}
-        waiting = iter(due)
+        running: dict[futures.Future[Outcome], Task | None] = {}
+        since: dict[futures.Future[Outcome], float] = {}
+        waiting = iter([] if self._has_stopped() else due)
         passed_on = 0
         while True:
-            while passed_on < len(self.signals):
+            while passed_on < len(self.signals) + bool(self.problem):
                 passed_on += 1
                 workers.interrupt()
+            parallel = workers.parallel()
+            while doubts:
+                worker = doubts.pop().worker
+                options = self.benchmark.arguments.common
+                running[workers.submit(try_engine, options, worker)] = None
+            is_held = self._has_stopped() or None in running.values()
             # Twice as many as can run, so that no worker waits for us.
-            room = 0 if self.signals else max(2 * workers.parallel() - len(running), 0)
+            room = 0 if is_held else max(2 * parallel - len(running), 0)
             for task in itertools.islice(waiting, room):
-                options = self.benchmark.options(task)
-                if task in self.scores:  # it may improve, but not from the cache
-                    build_options = (*options.build_options, "--no-cache")
-                    options = options._replace(build_options=build_options)
-                running[workers.submit(options)] = task
+                options = self._options(task)
+                running[workers.submit(evaluate_task, options, "")] = task
             if not running or passed_on > 1:
                 return
+            for future in itertools.islice(running, parallel):  # the oldest ones run
+                since.setdefault(future, time.monotonic())
+            if self.screen.is_quiet():
+                self.screen.status({running[future]: start for future, start in since.items()})
             ended = futures.wait(running, TICK, futures.FIRST_COMPLETED).done
             for future in [future for future in running if future in ended]:
+                since.pop(future, None)
                 yield running.pop(future), outcome_of(future)
 
-    def take(self, task: Task, outcome: Outcome) -> Outcome:
-        """Keep the better report of a task; return its outcome, or what went wrong here."""
+    def _options(self, task: Task) -> de.Options:
+        """Return the options of an evaluation: a retry cannot improve from the cache."""
         options = self.benchmark.options(task)
-        path = str(options.output)
-        earlier = self.scores.get(task)
-        report = outcome.report
-        score = None
-        if report and de.is_scored(report):
-            if self.benchmark.is_current(report, options):
-                report["repeated"] = earlier is not None
-                score = score_of(report)
-            else:
-                message = "the files have changed, or the worker has others"
-                report, outcome = None, Outcome(None, de.FILE, message)
-        if earlier and (not score or score.share < earlier.share):  # the earlier report stays
-            stays = de.read_report(path)
-            report = stays and {**stays, "repeated": True}
-            score = earlier._replace(may_improve=False)
+        if task in self.scores or task.is_control:
+            options = options._replace(build_options=(*options.build_options, "--no-cache"))
+        return options
+
+    def take(self, task: Task, outcome: Outcome) -> Outcome:
+        """Keep the better report of a task; return its outcome, or what went wrong here.
+
+        A score is never lost: what is on the disk is replaced in one step, by what better() says.
+        """
+        if task.is_control:
+            return outcome
+        options = self.benchmark.options(task)
+        path = self.benchmark.report_path(task)
+        new = outcome.report
+        if de.is_scored(new) and not self.benchmark.is_current(new or {}, options):
+            message = "the files have changed, or the worker has others"
+            new, outcome = None, Outcome(None, de.FILE, message)
+        score = self.scores.get(task)
+        earlier = de.read_report(path) if score else None
+        is_unreadable = bool(score and not earlier and os.path.lexists(path))
+        if is_unreadable and score and share_of(new) < score.share:
+            return Outcome(None, de.FILE, f"cannot read the earlier report: {path}")
+        report = better(earlier, new)
         problems = de.write_reports(report, options) if report else []
         if problems:
             outcome = Outcome(None, de.FILE, problems[0].replace(f"{path}: ", ""))
-        elif score:
-            self.scores[task] = score
-        if not earlier and (problems or not report):
-            de.keep_previous(path)  # a score for other inputs would count for the new ones
+        elif report and de.is_scored(report):
+            self.scores[task] = score_of(report)
+        elif score:  # Somebody has deleted the earlier report.
+            del self.scores[task]
+        if not score and (problems or not report):
+            de.keep_previous(path)  # A score for other inputs would count for the new ones.
         self.outcomes[task] = outcome._replace(report=None)
         return outcome
+
+    def _judge_retry(self, task: Task, outcome: Outcome) -> None:
+        """Mark what failed in the second round, if its reference failed at that time, too."""
+        if not task.is_control:
+            self._retried.append(task)
+            if task.repo in self._doubtful:
+                self._mark(task)
+        elif share_of(outcome.report) < 1:
+            self._doubtful.add(task.repo)
+            for retried in self._retried:
+                if retried.repo == task.repo:
+                    self._mark(retried)
+
+    def _mark(self, task: Task) -> None:
+        report = de.read_report(self.benchmark.report_path(task)) if task in self.scores else None
+        if report:
+            report = blame_host(report)
+            self.scores[task] = score_of(report)
+            for problem in de.write_reports(report, self.benchmark.options(task)):
+                self.screen.line(problem)
 
 
 def outcome_of(future: futures.Future[Outcome]) -> Outcome:
@@ -517,6 +796,54 @@ def outcome_of(future: futures.Future[Outcome]) -> Outcome:
 # ---------------------------------------------------------------------------------------------
 # Screen
 # ---------------------------------------------------------------------------------------------
+
+ERASE = "\x1b[A\x1b[2K"  # the line above, where the next one is printed then
+
+
+class Screen:
+    """Prints the lines of a run; without news, one that says what runs.
+
+    On a terminal it replaces itself, and the next line replaces it.
+    """
+
+    def __init__(self) -> None:
+        self._is_terminal = bool(sys.stdout and sys.stdout.isatty())
+        self._has_status = False
+        self._latest = time.monotonic()
+
+    def line(self, text: str) -> None:
+        """Print a line."""
+        say(f"{ERASE}{text}" if self._has_status else text)
+        self._has_status = False
+        self._latest = time.monotonic()
+
+    def is_quiet(self) -> bool:
+        """Return whether it is time to say what runs."""
+        return time.monotonic() - self._latest >= (1.0 if self._is_terminal else QUIET)
+
+    def status(self, running: Mapping[Task | None, float]) -> None:
+        """Say what runs, and since when (the time.monotonic() by task)."""
+        now = time.monotonic()
+        names = [
+            f"{task.name if task else 'control experiment'} {duration(now - start)}"
+            for task, start in running.items()
+        ]
+        names[SHOWN_RUNNING:] = ["…"] * (len(names) > SHOWN_RUNNING)
+        text = f"running: {', '.join(names)}"
+        if self._is_terminal:  # A longer line would be two.
+            text = text[: shutil.get_terminal_size().columns - 1]
+        self.line(text)
+        self._has_status = self._is_terminal
+
+    def clear(self) -> None:
+        """Remove the line that says what runs."""
+        if self._has_status:
+            self.line("\x1b[A")
+
+
+def duration(seconds: float) -> str:
+    """Return a time as a person says it."""
+    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
 
 
 def say(text: str) -> None:
@@ -550,12 +877,14 @@ def by_model(tasks: Iterable[Task]) -> dict[str, list[Task]]:
 def print_plan(batch: Batch, answers: Answers) -> None:
     """Print how many Dockerfiles each model has, and what is left out and why."""
     for model, tasks in by_model(answers.tasks).items():
-        resumed = sum(task in batch.scores for task in tasks)
-        say(f"{model}: {counted(len(tasks), 'Dockerfile')}, {resumed} resumed")
+        scored = sum(task in batch.scores for task in tasks)
+        say(f"{model}: {counted(len(tasks), 'Dockerfile')}, {scored} already scored")
+    for model, repos in missing_answers(answers, batch.benchmark.arguments).items():
+        say(f"no answer: {de.printable(model) or '(no model)'}: {de.quoted(repos, SHOWN_NAMES)}")
     for problem, paths in answers.left_out.items():
         say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
     if answers.misfits:
-        say(f"like no --layout: {de.quoted(answers.misfits)}")
+        say(f"not matched by any --layout: {de.quoted(answers.misfits)}")
     if not batch.benchmark.arguments.checkouts:
         say("build contexts: the folders of the Dockerfiles (see --checkouts)")
 
@@ -571,7 +900,7 @@ def print_images(tasks: Iterable[Task]) -> None:
 
 
 def print_summary(batch: Batch) -> None:
-    """Print what has no score and why, suspicious zeros, and the mean score of each model."""
+    """Print what has no score and why, what a person should look at, and each model's mean."""
     reasons: dict[str, list[str]] = collections.defaultdict(list)
     suspects: dict[str, list[str]] = collections.defaultdict(list)
     for task in batch.tasks:
@@ -584,8 +913,15 @@ def print_summary(batch: Batch) -> None:
     for problem, names in reasons.items():
         say(f"no score: {de.printable(problem)}: {de.quoted(names, SHOWN_NAMES)}")
     for subject, names in suspects.items():
-        zeros = counted(len(names), "suspicious zero")
-        say(f"{zeros} ({subject}), please look: {de.quoted(names, SHOWN_NAMES)}")
+        failures = counted(len(names), "suspicious failure")
+        say(f"{failures} ({subject}), please look: {de.quoted(names, SHOWN_NAMES)}")
+    second_tries = sum(score.is_second_try for score in batch.scores.values())
+    if second_tries:
+        one = second_tries == 1
+        say("1 score is a second try" if one else f"{second_tries} scores are second tries")
+    failing = [task.repo for task in batch.failing_references()]
+    if failing:
+        say(f"reference fails: {de.quoted(failing, SHOWN_NAMES)}")
     for model, tasks in by_model(batch.tasks).items():
         shares = [batch.scores[task].share for task in tasks if task in batch.scores]
         mean = f"mean score {de.percent(sum(shares), len(shares))}"
@@ -605,7 +941,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the options with their defaults; exit with 2 if they make no sense."""
     parser = de.Parser(
         prog="evaluate_all.py",
-        description="Evaluate many Dockerfiles in parallel. Started again, it goes on.",
+        description="Evaluate many Dockerfiles in parallel. Started again, it continues.",
         epilog="Exit codes: 0 every Dockerfile has a score (that of a failed build is 0); 1 one "
         "has none, or was left out; 2 bad arguments; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.",
         allow_abbrev=False,
@@ -631,6 +967,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--shard", metavar="K/N", type=_shard, default="1/1", help=text)
     group = parser.add_argument_group("how")
     add = group.add_argument
+    text = "the model whose Dockerfiles are known to be right: evaluated first, and beside "
+    text += "retries; the run stops if none gets all points"
+    add("--reference", metavar="MODEL", help=text)
     add("--list", action="store_true", help="only print what there is to do; needs no engine")
     add("--no-repeat", action="store_true", help="without the second round")
     add = group.add_mutually_exclusive_group().add_argument
@@ -689,10 +1028,16 @@ def _main(arguments: argparse.Namespace) -> int:
     except de.EvaluationError as error:
         de.print_errors([str(error)])
         return 2
-    if not answers.tasks and not answers.left_out:
-        layouts = de.quoted(arguments.layout_texts)
-        hint = f"; a file there: {answers.misfits[0]}" if answers.misfits else ""
-        de.print_errors([f"no file in {arguments.artifacts} is selected and like {layouts}{hint}"])
+    models = f"models there: {de.quoted(sorted(answers.models), SHOWN_NAMES)}"
+    if arguments.reference and arguments.reference not in answers.models:
+        de.print_errors([f"--reference: no model '{arguments.reference}'; {models}"])
+        return 2
+    is_found = any(fits(task.model, arguments.model) for task in answers.tasks)
+    if not is_found and not answers.left_out:
+        problem = nothing_selected(arguments) if answers.models else nothing_like(arguments)
+        hint = f"a file there: {answers.misfits[0]}" if answers.misfits else ""
+        hint = models if answers.models else hint
+        de.print_errors([f"{problem}; {hint}" if hint else problem])
         return 1
     batch = Batch(benchmark, answers.tasks)
     print_plan(batch, answers)
@@ -703,16 +1048,28 @@ def _main(arguments: argparse.Namespace) -> int:
         return int(not is_complete)
     make_workers = dask_workers if arguments.dask else threads
     try:
-        with make_workers(arguments, batch.id) as workers:
+        with make_workers(arguments) as workers:
             batch.run(workers)
     except de.EvaluationError as error:  # no engine, or the cluster is lost
         de.print_errors([str(error)])
         is_complete = False
     print_summary(batch)
-    number = next(filter(None, batch.signals), 0)
-    if number:
-        return 128 + number
-    return int(not is_complete or len(batch.scores) < len(batch.tasks))
+    if batch.signals:
+        return 128 + batch.signals[0]
+    is_complete &= not batch.problem and len(batch.scores) == len(batch.tasks)
+    return int(not is_complete)
+
+
+def nothing_selected(arguments: argparse.Namespace) -> str:
+    """Return by which options no Dockerfile is selected."""
+    part, parts = arguments.shard
+    patterns = f"--model {de.quoted(arguments.model)} --repo {de.quoted(arguments.repo)}"
+    return f"no Dockerfile is selected by {patterns} --shard {part}/{parts}"
+
+
+def nothing_like(arguments: argparse.Namespace) -> str:
+    """Return that no file is matched by a --layout."""
+    return f"no file in {arguments.artifacts} is like {de.quoted(arguments.layout_texts)}"
 
 
 if __name__ == "__main__":

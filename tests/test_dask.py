@@ -127,12 +127,45 @@ def test_interrupt_cleans_up_on_the_workers_and_disturbs_no_other_coordinator(cl
 
 def test_message_of_an_engine_error_has_the_name_of_the_worker(monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(name="lab2"))
+    worker = SimpleNamespace(name="lab2", address="tcp://lab2:1")
+    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
     monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0)
 
-    outcome = ea.evaluate_on_worker("batch", de.Options("x", "x", docker="none"))
+    outcome = ea.run_on_worker(ea.evaluate_task, de.Options("x", "x", docker="none"), "batch")
 
     assert outcome.problem.startswith("worker lab2: ")
+    assert outcome.worker == worker.address
+
+
+def test_reference_is_evaluated_on_workers_first_and_beside_retries(cluster, fake):
+    """That of x fails the second time, after four builds."""
+    cluster.worker("one")
+    tree(dict.fromkeys(("a/x", "a/y"), "FROM x\nRUN exit 3"), run_command("true"))
+    tree(dict.fromkeys(("ref/x", "ref/y"), "FROM x"), run_command("true"))
+    fake.fault("build", given=f"--file={os.path.realpath('artifacts/ref/x.dockerfile')}", since=5)
+
+    out = run("--dask", cluster.address, "--reference", "ref")[1]
+
+    assert "1 suspicious failure (reference), please look: 'a/x'\n" in out
+    assert "2 scores are second tries\n" in out
+    assert scores() == {"a/x": 0, "a/y": 0, "ref/x": 1, "ref/y": 1}
+
+
+def test_control_experiment_is_made_on_the_worker_where_the_errors_come_from(
+    cluster, fake, tmp_path
+):
+    """The engine here works: that of the worker does not build."""
+    broken = Fake(tmp_path / "broken-engine", fake.program)
+    for call in ("build", "control COPY"):
+        broken.fault(call, stderr="failed to solve: the disk of the engine is broken")
+    cluster.worker("broken", FAKE_DOCKER=str(broken.folder))
+    write_tree(9)
+
+    code, out, _ = run("--dask", cluster.address, "--no-repeat")
+
+    assert "stopped: the control experiment fails, too: worker broken: docker cannot build" in out
+    assert fake.count("build") == 0
+    assert code == 1
 
 
 def test_missing_package_is_named(monkeypatch):

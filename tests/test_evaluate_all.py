@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -9,6 +10,8 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
+import time
 import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,21 +27,30 @@ from engine import wait_for
 import DockerfileEvaluator as de
 
 # The words of Stub for an evaluation that runs its two tests, and the status of the second one.
-STATUSES = {"passed": de.PASSED, "deaf": de.PASSED, "late": de.TIMEOUT, "nostart": de.FAILED}
+STATUSES = {
+    "passed": de.PASSED,
+    "deaf": de.PASSED,
+    "late": de.TIMEOUT,
+    "failed": de.FAILED,
+    "nostart": de.FAILED,
+}
 
 
 class Stub:
     """Plays the evaluator; the words of a Dockerfile say how its evaluations end, one by one.
 
-    A word is a kind of error, build:network a suspicious zero; "late" is a test that timed out,
-    "nostart" an image that does not start, "crash" an exception. "interrupted" goes on until it is
-    interrupted, "deaf" passes then. The last word counts for all further evaluations.
+    A word is a kind of error, build:network a suspicious zero, failed:network a suspicious test;
+    "late" is a test that timed out, "nostart" an image that does not start, "crash" an exception.
+    "interrupted" goes on until it is interrupted, "deaf" passes then. The last word counts for all
+    further evaluations.
     """
 
     def __init__(self):
         self.calls = []  # "MODEL/REPO" or "MODEL/REPO --no-cache"
         self.options = {}  # of the last evaluation of each task
         self.during = {}  # by task: a function to call in its evaluation
+        self.experiments = 0
+        self.fault = None  # what the control experiment finds
 
     def run_evaluation(self, options, inputs, docker, console):
         _, name, *words = os.fsdecode(inputs.dockerfile).split()
@@ -55,13 +67,21 @@ class Stub:
         outcome = [de.PASSED, STATUSES[word]] if word in STATUSES else word
         report = make_report(outcome, options, inputs, suspect or None, log=name * 20_000)
         report["environment"]["image_starts"] = word != "nostart"
+        report["test_results"][1]["suspect"] = (word == "failed" and suspect) or None
         return report
+
+    def host_fault(self, workspace, options):
+        self.experiments += 1
+        return self.fault
 
 
 @pytest.fixture
 def stub(monkeypatch):
     stub = Stub()
     monkeypatch.setattr(de, "run_evaluation", stub.run_evaluation)
+    monkeypatch.setattr(de, "host_fault", stub.host_fault)
+    for name in ("begin", "end"):
+        monkeypatch.setattr(de.Workspace, name, lambda _: [])
     monkeypatch.setattr(de, "engine_facts", lambda _: {"engine_cpus": 2})
     monkeypatch.setattr(de.Docker, "connect", lambda docker, *_: docker.check_interrupt())
     return stub
@@ -77,7 +97,7 @@ def test_dockerfile_of_the_repository_itself_is_no_answer():
     out = run("--list", "--layout", "{model}/{repo}/x.dockerfile")[1]
 
     assert out.startswith(
-        "m: 1 Dockerfile, 0 resumed\nlike no --layout: 'artifacts/app.dockerfile'\n"
+        "m: 1 Dockerfile, 0 already scored\nnot matched by any --layout: 'artifacts/"
     )
 
 
@@ -87,7 +107,9 @@ def test_folder_comes_before_a_link_to_it_and_the_last_name_may_be_the_model():
 
     out = run("--list", "--layout", "{repo}/{model}.dockerfile")[1]
 
-    assert out.startswith("n: 1 Dockerfile, 0 resumed\nz/m: 1 Dockerfile, 0 resumed\n")
+    assert out.startswith(
+        "n: 1 Dockerfile, 0 already scored\nz/m: 1 Dockerfile, 0 already scored\n"
+    )
 
 
 def test_link_to_nothing_and_a_pipe_are_left_out():
@@ -110,6 +132,36 @@ def test_second_dockerfile_of_a_model_for_a_repository_is_left_out():
 
     assert "m: 1 Dockerfile, " in out
     assert "left out: another Dockerfile has the same model and repository: " in out
+
+
+def test_missing_answers_of_a_model_are_named_but_not_those_of_the_reference():
+    tree({"alpha/api": "", "alpha/web": "", "gamma/lib": "", "ref/api": "", "ref/x": ""})
+
+    out = run("--list", "--reference", "ref", "--repo", "[!x]*")[1]
+
+    assert re.findall("no answer: .*", out) == [
+        "no answer: alpha: 'lib'",
+        "no answer: gamma: 'api', 'web'",
+    ]
+
+
+def test_answer_in_another_shard_or_left_out_is_not_missing():
+    tree({f"{model}/{repo}": "" for model in "ab" for repo in "wxyz"})
+    os.unlink("rubrics/x.json")
+
+    for part in "12":
+        assert "no answer" not in run("--list", "--shard", f"{part}/2")[1]
+
+
+@pytest.mark.parametrize("words", [["--model", "zeta"], ["--repo", "x"], ["--shard", "99/99"]])
+def test_filter_that_selects_nothing_is_named_with_the_models(words):
+    tree({"alpha/api": "", "beta/api": ""})
+
+    code, _, err = run("--list", *words)
+
+    assert " ".join(words) in err.replace("'", "")
+    assert err.endswith("; models there: 'alpha', 'beta'\n")
+    assert code == 1
 
 
 def test_report_never_replaces_a_rubric(stub):
@@ -168,6 +220,9 @@ ROUNDS = [
     Rounds("nostart", result=0.5),
     Rounds("build late", result=0.5),
     Rounds("late build", result=0.5),
+    Rounds("failed", result=0.5, second=[]),
+    Rounds("failed:network", result=0.5),
+    Rounds("failed:network passed", result=1),
     Rounds("build registry", result=0),
     Rounds("build crash", result=0),
     Rounds("registry passed", result=1, second=IN_THE_CACHE),
@@ -247,6 +302,235 @@ def test_report_for_other_files_is_refused(stub):
     assert scores() == {}
 
 
+class Better(NamedTuple):
+    """Two results of an evaluation with two tests: statuses, a kind of error, or None."""
+
+    earlier: str | None
+    new: str | None
+    stays: str
+    other: str | None = None  # on record
+
+
+BETTER = [
+    Better(None, "late", stays="new"),
+    Better(None, "engine", stays="new"),
+    Better("late", "passed", stays="new", other="earlier"),
+    Better("late", "late", stays="new", other="earlier"),
+    Better("build", "build", stays="new", other="earlier"),
+    Better("late", "build", stays="earlier", other="new"),
+    Better("build", "registry", stays="earlier", other="new"),
+    Better("build", None, stays="earlier"),
+]
+
+
+@pytest.mark.parametrize("row", BETTER, ids=str)
+def test_better_report_stays_with_the_other_attempt_on_record(row):
+    tree({"m/a": ""})
+    options = de.Options("artifacts/m/a.dockerfile", "a", "rubrics/a.json", context=".")
+    reports = {
+        name: word
+        and make_report([de.PASSED, STATUSES[word]] if word in STATUSES else word, options)
+        for name, word in (("earlier", row.earlier), ("new", row.new))
+    }
+
+    stays = ea.better(reports["earlier"], reports["new"])
+
+    expected = reports[row.stays]
+    other = row.other and {key: reports[row.other][key] for key in ("summary", "error")}
+    schema("report").validate(stays)
+    assert {**stays, **expected} == stays
+    assert stays["repeated"] is bool(row.earlier)
+    assert stays["is_second_try"] is (row.stays == "new" and bool(row.earlier))
+    assert stays["other_attempt"] == other
+
+
+def test_score_that_was_a_second_try_is_one_after_a_third():
+    tree({"m/a": ""})
+    options = de.Options("artifacts/m/a.dockerfile", "a", "rubrics/a.json", context=".")
+    late, failed = (make_report(word, options) for word in ([de.PASSED, de.TIMEOUT], "build"))
+
+    stays = ea.better(ea.better(failed, late), failed)
+
+    assert stays["is_second_try"]
+
+
+@pytest.mark.parametrize("second", ["build", "registry", "crash", "usage"])
+def test_worse_retry_never_replaces_a_score(stub, second):
+    tree({"m/a": f"late {second}"})
+    run()
+
+    report = json.loads(Path("reports/m/a.json").read_text())
+    assert report["summary"]["total_score"] == 1
+    assert not report["is_second_try"]
+
+
+def fail_after_the_first(monkeypatch):
+    """Let one report be read, and none later."""
+    read = de.read_report
+    times = iter([True])
+    monkeypatch.setattr(de, "read_report", lambda path: read(path) if next(times, False) else None)
+
+
+@pytest.mark.parametrize("second", ["build", "registry", "crash"])
+def test_report_that_cannot_be_read_at_its_retry_is_left_alone(stub, second, monkeypatch):
+    """It has more points; a file server may fail for a moment."""
+    tree({"m/a": f"late {second}"})
+    run("--no-repeat")
+    before = Path("reports/m/a.json").read_text()
+    fail_after_the_first(monkeypatch)
+
+    out = run()[1]
+
+    assert "no report: cannot read the earlier report: reports/m/a.json" in out
+    assert Path("reports/m/a.json").read_text() == before
+    assert "1 of 1 Dockerfiles have a score" in out
+
+
+def test_report_that_cannot_be_read_at_its_retry_is_replaced_by_a_better_one(stub, monkeypatch):
+    tree({"m/a": "late passed"})
+    run("--no-repeat")
+    fail_after_the_first(monkeypatch)
+
+    run()
+
+    assert scores() == {"m/a": 1}
+
+
+@pytest.mark.parametrize(("second", "result"), [("build", 0), ("registry", "registry")])
+def test_report_that_was_deleted_before_its_retry_is_that_of_the_retry(stub, second, result):
+    tree({"m/a": f"late {second}"})
+    run("--no-repeat")
+    stub.during["m/a"] = lambda: os.unlink("reports/m/a.json")
+
+    out = run()[1]
+
+    assert scores() == {"m/a": result}
+    assert f"{int(result == 0)} of 1 Dockerfiles have a score\n" in out
+
+
+def test_retry_that_cannot_be_written_leaves_the_earlier_report(stub, monkeypatch):
+    tree({"m/a": "late passed"})
+    run("--no-repeat")
+
+    def full(path, text):
+        raise de.EvaluationError(de.FILE, f"{path}: cannot write: No space left on device")
+
+    monkeypatch.setattr(de, "write_file", full)
+
+    out = run()[1]
+
+    assert "mean score 50.0% of 1 Dockerfile\n" in out
+    assert scores() == {"m/a": 0.5}
+
+
+def test_second_tries_are_counted(stub):
+    tree({"m/a": "build passed", "m/b": "late build", "m/c": "build"})
+
+    assert "\n2 scores are second tries\n" in run()[1]
+    assert "\n2 scores are second tries\n" in run()[1]
+
+
+# The reference
+
+
+def test_reference_comes_first_and_the_run_stops_if_it_gets_no_full_score(stub):
+    tree({"a/x": "", "a/y": "", "ref/x": "late", "ref/y": "engine"})
+
+    code, out, _ = run("--parallel", "1", "--reference", "ref")
+
+    assert stub.calls == ["ref/x", "ref/y"]
+    assert "reference fails: y no score: why\n" in out
+    message = "stopped: no reference gets all points on this machine (x: 1 of 2: "
+    assert message in out
+    assert code == 1
+
+
+def test_reference_that_fails_is_named_and_all_others_run(stub):
+    tree({"a/x": "", "a/y": "", "ref/x": "build", "ref/y": ""})
+
+    code, out, _ = run("--parallel", "1", "--reference", "ref", "--no-repeat")
+
+    assert stub.calls == ["ref/x", "ref/y", "a/x", "a/y"]
+    assert out.count("reference fails: x 0 of 2: why\n") == 1
+    assert "reference fails: 'x'\n" in out, "in the summary"
+    assert code == 0
+
+
+def test_reference_that_failed_is_tried_at_the_next_start(stub):
+    """A person has mended the machine; what the cache has may be of the time before."""
+    tree({"a/x": "", "ref/x": "build passed", "ref/y": "late", "a/y": ""})
+    run("--parallel", "1", "--reference", "ref", "--no-repeat")
+
+    code = run("--parallel", "1", "--reference", "ref", "--no-repeat")[0]
+
+    again = ["ref/x --no-cache", "ref/y --no-cache", "a/x", "a/y"]
+    assert stub.calls == ["ref/x", "ref/y", *again]
+    assert code == 0
+
+
+@pytest.mark.parametrize("is_last", [False, True], ids=["control first", "control last"])
+def test_failures_beside_a_reference_that_fails_now_are_suspicious(stub, is_last):
+    """Its own report is not kept. Others are not marked: those of repositories where it passes."""
+    tree({"a/x": "build", "b/x": "late", "c/x": "nostart", "d/x": "build passed", "a/y": "build"})
+    tree({"e/x": "failed", "ref/x": "passed build", "ref/y": ""})
+    second = iter([False, True])
+
+    def wait():
+        reports = [json.loads(Path(f"reports/{model}/x.json").read_text()) for model in "abcd"]
+        return all(report["repeated"] for report in reports)
+
+    if is_last:
+        stub.during["ref/x"] = lambda: next(second) and wait_for(wait)
+
+    out = run("--parallel", "2", "--reference", "ref")[1]
+
+    marks = {}
+    for file in Path("reports").rglob("*.json"):
+        report = json.loads(file.read_text())
+        schema("report").validate(report)
+        suspects = [report["error"] and report["error"]["suspect"]]
+        suspects += [row["suspect"] for row in report["test_results"]]
+        marks[f"{file.parent.name}/{file.stem}"] = suspects.count("reference")
+    expected = {"a/x": 1, "b/x": 1, "c/x": 1}
+    assert {place: count for place, count in marks.items() if count} == expected
+    assert "3 suspicious failures (reference), please look: 'a/x', 'b/x', 'c/x'\n" in out
+    assert stub.calls.count("ref/x --no-cache") == 1
+    assert scores()["ref/x"] == 1
+
+
+def test_reference_is_only_evaluated_beside_retries_of_its_repository(stub):
+    tree({"a/x": "engine", "a/y": "", "a/z": "build", "ref/x": "", "ref/y": "", "ref/z": ""})
+
+    run("--parallel", "1", "--reference", "ref")
+
+    assert stub.calls[-3:] == ["a/x", "ref/z --no-cache", "a/z --no-cache"]
+
+
+def test_reference_is_in_each_shard_and_not_selected_by_model(stub):
+    """Each shard may have an engine of its own."""
+    tree({f"{model}/{repo}": "build" for model in "ab" for repo in "vwxyz"})
+    tree({f"ref/{repo}": "" for repo in "vwxyz"})
+
+    for part in "12":
+        run("--reference", "ref", "--model=a", f"--shard={part}/2", f"--reports=reports/{part}")
+
+    references = [call.split() for call in stub.calls if call[:3] == "ref"]
+    first = [name for name, *words in references if not words]
+    beside = [name for name, *words in references if words]
+    assert sorted(first) == sorted(2 * [f"ref/{repo}" for repo in "vwxyz"])
+    assert sorted(beside) == [f"ref/{repo}" for repo in "vwxyz"]
+    assert not any(call[0] == "b" for call in stub.calls)
+
+
+def test_unknown_reference_is_a_mistake(stub):
+    tree({"a/x": "", "b/x": ""})
+
+    code, _, err = run("--reference", "ref")
+
+    assert err == "error: --reference: no model 'ref'; models there: 'a', 'b'\n"
+    assert code == 2
+
+
 # What an evaluation does to others
 
 
@@ -298,6 +582,27 @@ def test_full_disk_of_a_log_costs_no_report(stub):
     assert scores() == {"m/a": 1}
 
 
+@pytest.mark.parametrize("line", ["y" * 500, "é" * 5_000, "\udcff" * 300_000], ids=len)
+def test_log_is_bounded_and_has_its_beginning_and_its_end(stub, line, monkeypatch):
+    tree({"m/a": "late late"})
+    count = 3_000_000 // len(line.encode(errors="backslashreplace"))
+    evaluate = de.run_evaluation
+
+    def loud(options, inputs, docker, console):
+        for text in ("begin", *[line] * count, "end"):
+            console.line(text)
+        assert os.path.getsize("reports/m/a.log"), "it can be followed"
+        return evaluate(options, inputs, docker, de.Console(None))
+
+    monkeypatch.setattr(de, "run_evaluation", loud)
+
+    run()
+
+    log = Path("reports/m/a.log").read_bytes()
+    assert log.count(b"begin\n") == log.count(b"\nend\n") == log.count(b"\n[...]\n") == 2
+    assert 1_900_000 < len(log) < 2_000_100, "two evaluations"
+
+
 def test_any_name_of_a_model_and_a_file(stub):
     """Such as one that is not UTF-8, and one with control characters."""
     tree({f"{name}/{name}": "" for name in ("\udcff", "é\x1b[2J")})
@@ -311,21 +616,81 @@ def test_any_name_of_a_model_and_a_file(stub):
 # Engine errors
 
 
-@pytest.mark.parametrize(
-    ("words", "calls"),
-    [("engine " * 9, 3), ("crash " * 9, 3), ("engine late " * 4, 8), ("engine registry " * 4, 8)],
-)
-def test_three_errors_of_this_machine_in_a_row_stop_the_run(stub, words, calls):
-    tree({f"m/{number}": word for number, word in enumerate(words.split())})
+FAULT = de.EvaluationError(de.ENGINE, "docker cannot start a container")
 
-    code = run("--parallel", "1", "--no-repeat")[0]
 
-    assert calls <= len(stub.calls) < calls + 3, "a few more have been submitted"
+class Row(NamedTuple):
+    """How evaluations end, one by one, and what comes of it."""
+
+    words: str
+    experiments: int
+    stops: bool
+    fault: de.EvaluationError | None = FAULT  # that an experiment would find
+
+
+ROWS = {
+    "the experiment fails": Row("engine " * 9, experiments=1, stops=True),
+    "it succeeds": Row("engine " * 9, experiments=2, stops=False, fault=None),
+    "not in a row": Row("engine engine late " * 3, experiments=0, stops=False),
+    "another kind": Row("registry " * 9, experiments=0, stops=False),
+    "files that cannot be read": Row("usage " * 9, experiments=0, stops=False),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_engine_errors_in_a_row_stop_the_run_only_if_the_control_experiment_fails(stub, name):
+    row = ROWS[name]
+    words = row.words.split()
+    tree({f"m/{number}": word for number, word in enumerate(words)})
+    stub.fault = row.fault
+
+    code, out, _ = run("--parallel", "1", "--no-repeat")
+
+    assert (len(stub.calls) < 6) is row.stops, "a few more than 3 have been submitted"
+    assert ("stopped: the control experiment fails, too: docker cannot " in out) is row.stops
+    assert stub.experiments >= row.experiments if row.experiments else stub.experiments == 0
     assert code == 1
+
+
+def test_crashes_in_a_row_stop_the_run(stub):
+    tree({f"m/{number}": "crash" for number in range(9)})
+
+    code, out, _ = run("--parallel", "1")
+
+    assert "stopped: 3 evaluations in a row have no report: RuntimeError: the reason\n" in out
+    assert len(stub.calls) < 6
+    assert code == 1
+
+
+def test_reports_that_cannot_be_written_stop_the_run(stub, monkeypatch):
+    tree({f"m/{number}": "" for number in range(9)})
+
+    def full(path, text):
+        raise de.EvaluationError(de.FILE, f"{path}: cannot write: No space left on device")
+
+    monkeypatch.setattr(de, "write_file", full)
+
+    code, out, _ = run("--parallel", "1")
+
+    assert "No space left on device" in re.search("stopped: .*", out)[0]
+    assert len(stub.calls) < 6
+    assert code == 1
+
+
+@pytest.mark.parametrize("file", ["artifacts/m/a.dockerfile", "rubrics/a.json"])
+def test_answer_that_cannot_be_read_is_not_tried_again(stub, file):
+    tree({"l/0": "", "m/a": ""})
+    stub.during["l/0"] = lambda: os.unlink(file)
+
+    out = run("--parallel", "1")[1]
+
+    assert f"no score: cannot read {file}: No such file" in out
+    assert "second round" not in out
 
 
 def test_score_that_comes_after_the_stop_is_kept(stub):
     tree({"m/0": "deaf", **{f"m/{number}": "engine" for number in range(1, 9)}})
+    stub.fault = FAULT
 
     run("--parallel", "2", "--no-repeat")
 
@@ -423,5 +788,69 @@ def test_screen_shows_suspicious_zeros_by_kind_and_the_time_left_over_both_round
     out = run("--parallel", "1")[1]
 
     assert re.search(r"suspicious.*network.*: 'm/a', 'n/a'\n", out)
-    assert re.search(r"\[4/4\] .*, 0:00:\d+ left", out)
-    assert "suspicious zeros (network)" in run()[1]  # also of reports that are resumed
+    assert re.search(r"\[4/4\] .*, 0:\d\d:\d+ left", out)
+    assert "2 suspicious failures (network)" in run()[1]  # also of reports that are already there
+
+
+def test_line_says_what_runs_and_since_when(stub, monkeypatch):
+    """Not what waits for it."""
+    tree({"m/a": "", "m/b": ""})
+    monkeypatch.setattr(ea, "QUIET", 0.1)
+    monkeypatch.setattr(ea, "TICK", 0.1)
+    stub.during["m/a"] = lambda: time.sleep(1)
+
+    out = run("--parallel", "1")[1]
+
+    assert re.search(r"^running: m/a [01] s$", out, re.MULTILINE)
+
+
+class Terminal(io.StringIO):
+    """Knows the two codes that move the cursor up, and erase a line."""
+
+    def isatty(self):
+        return True
+
+    def shown(self):
+        lines = [""]
+        at = 0
+        for part in re.findall("\x1b\\[A|\x1b\\[2K|\n|[^\x1b\n]+", self.getvalue()):
+            if part == "\x1b[A":
+                at -= 1
+            elif part == "\n":
+                at += 1
+                lines += [""] * (at == len(lines))
+            else:
+                lines[at] = "" if part == "\x1b[2K" else part
+        return lines[:at]
+
+
+def test_line_that_says_what_runs_replaces_itself_on_a_terminal(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "25")
+    monkeypatch.setattr(ea, "time", SimpleNamespace(monotonic=itertools.count(100).__next__))
+    screen = ea.Screen()
+    task = ea.Task("m", "long", "x")
+    screen.line("first")
+
+    screen.status({task: 0, None: 1})
+    status = terminal.shown()
+    screen.status({task: 0})
+    screen.line("second")
+    news = terminal.shown()
+    screen.status({task: 0})
+    screen.clear()
+    screen.line("last")
+
+    assert status == ["first", "running: m/long 2 min, c"]
+    assert news == ["first", "second"]
+    assert terminal.shown() == ["first", "second", "last"]
+
+
+def test_time_is_said_as_a_person_does():
+    assert [ea.duration(seconds) for seconds in (0.6, 59, 60, 200)] == [
+        "1 s",
+        "59 s",
+        "1 min",
+        "3 min",
+    ]

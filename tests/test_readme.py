@@ -158,7 +158,7 @@ def test_ci_step_writes_junit():
 
 @pytest.mark.usefixtures("benchmark")
 def test_benchmark_is_listed():
-    assert "gpt-5: 2 Dockerfiles, 0 resumed\n" in run(LIST).stdout
+    assert "gpt-5: 2 Dockerfiles, 0 already scored\n" in run(LIST).stdout
 
 
 @pytest.mark.usefixtures("benchmark")
@@ -234,5 +234,6 @@ def test_tree_and_board():
     assert re.findall(r"^(\w+) +([\d.]+%) +-", board, re.MULTILINE) == [
         ("atlas", "100.0%"),
         ("birch", "29.6%"),
+        ("reference", "100.0%"),
     ]
     assert os.path.getsize("reports/board.html")
