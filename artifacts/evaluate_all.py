@@ -531,7 +531,7 @@ def score_of(report: de.Report) -> Score:
 def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None:
     """Return which of two reports for the same inputs stays, with what became of the other one.
 
-    It is the one with more points; a result without a score never replaces a score.
+    A retry stays if it has at least as many points; one without a score never replaces a score.
     """
     if not earlier:
         return new and {**new, "repeated": False, "is_second_try": False, "other_attempt": None}
