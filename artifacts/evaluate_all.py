@@ -36,7 +36,17 @@ import time
 import zlib
 from concurrent import futures
 from datetime import timedelta
-from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Sequence
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Sequence,
+)
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]  # a Dask worker has the evaluator beside this file
@@ -155,7 +165,7 @@ class Answers(NamedTuple):
 
     tasks: list[Task]
     models: set[str]  # also those that are not selected
-    places: set[tuple[str, str]]  # model and repository of what is selected, also if it is left out
+    missing: dict[str, list[str]]  # repositories for which only others have an answer, by model
     left_out: dict[str, list[str]]  # paths, by the reason
     misfits: list[str]  # Dockerfiles that are not matched by any --layout
 
@@ -163,8 +173,9 @@ class Answers(NamedTuple):
 def find_answers(benchmark: Benchmark) -> Answers:
     """Return the selected tasks; raise EvaluationError if two share an overlay."""
     arguments = benchmark.arguments
-    answers = Answers([], set(), set(), collections.defaultdict(list), [])
+    answers = Answers([], set(), {}, collections.defaultdict(list), [])
     overlays: dict[str, str] = {}
+    places: set[tuple[str, str]] = set()  # model and repository, also of what is left out
     for path, match in files_below(arguments.artifacts, arguments.layouts, answers.left_out):
         if not match:
             if "dockerfile" in os.path.basename(path).lower():
@@ -179,25 +190,25 @@ def find_answers(benchmark: Benchmark) -> Answers:
         if not is_selected(task, arguments):
             continue
         problem = unusable(benchmark, task)
-        if task[:2] in answers.places:
+        if task[:2] in places:
             problem = "another Dockerfile has the same model and repository"
-        answers.places.add(task[:2])
+        places.add(task[:2])
         if problem:
             answers.left_out[problem].append(path)
         else:
             answers.tasks.append(task)
+    if arguments.shard == (1, 1):  # Otherwise an answer may be in another part.
+        answers.missing.update(missing_answers(places, arguments.reference))
     return answers
 
 
-def missing_answers(answers: Answers, arguments: argparse.Namespace) -> dict[str, list[str]]:
+def missing_answers(
+    places: Collection[tuple[str, str]], reference: str | None
+) -> dict[str, list[str]]:
     """Return the repositories for which others have an answer, by the model that has none."""
-    if arguments.shard != (1, 1):  # It may be in another part.
-        return {}
-    repos = sorted({repo for _, repo in answers.places})
-    models = sorted({model for model, _ in answers.places} - {arguments.reference})
-    missing = {
-        model: [repo for repo in repos if (model, repo) not in answers.places] for model in models
-    }
+    repos = sorted({repo for _, repo in places})
+    models = sorted({model for model, _ in places if model != reference})
+    missing = {model: [repo for repo in repos if (model, repo) not in places] for model in models}
     return {model: lacking for model, lacking in missing.items() if lacking}
 
 
@@ -562,7 +573,9 @@ class Batch:
         self.tasks = tasks
         self.references = [task for task in tasks if task.model == benchmark.arguments.reference]
         self.scores: dict[Task, Score] = {}  # of the reports for the same inputs
-        self.outcomes: dict[Task, Outcome] = {}  # of this run, without the reports
+        self.outcomes: dict[
+            Task, Outcome
+        ] = {}  # of this run, of what has no score; without the reports
         self.signals: list[int] = []  # of the user
         self.problem = ""  # why the run has stopped
         self.screen = Screen()
@@ -759,7 +772,8 @@ class Batch:
             del self.scores[task]
         if not score and (problems or not report):
             de.keep_previous(path)  # A score for other inputs would count for the new ones.
-        self.outcomes[task] = outcome._replace(report=None)
+        if task not in self.scores:
+            self.outcomes[task] = outcome._replace(report=None)
         return outcome
 
     def _judge_retry(self, task: Task, outcome: Outcome) -> None:
@@ -879,7 +893,7 @@ def print_plan(batch: Batch, answers: Answers) -> None:
     for model, tasks in by_model(answers.tasks).items():
         scored = sum(task in batch.scores for task in tasks)
         say(f"{model}: {counted(len(tasks), 'Dockerfile')}, {scored} already scored")
-    for model, repos in missing_answers(answers, batch.benchmark.arguments).items():
+    for model, repos in answers.missing.items():
         say(f"no answer: {de.printable(model) or '(no model)'}: {de.quoted(repos, SHOWN_NAMES)}")
     for problem, paths in answers.left_out.items():
         say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
