@@ -462,8 +462,6 @@ ACCIDENTS = [
     Accident("test, crash", crash, "engine", wait=2.0),
     Accident("test, freeze", freeze, "engine", wait=2.0),
     Accident("build, restart", restart, "passed", builders=("buildkit",)),
-    # docker's error mentions the network, so the build is retried after a pause, too
-    Accident("build, two restarts", restart, "passed", times=2, builders=BOTH),
     Accident("build, stop", stop_and_start, "passed"),
     Accident("build, crash", crash, "engine", wait=2.0, builders=BOTH),
     Accident("build, freeze", freeze, "engine", wait=2.0, builders=BOTH),
