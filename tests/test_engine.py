@@ -192,14 +192,14 @@ def test_syntax_that_buildkit_does_not_know_is_a_usage_error(
     assert outcome(report) == (when_old if is_old() else "build" if fails else "passed")
 
 
-def test_failed_builds_beside_each_other_are_no_faults_of_the_engine(engine, builder, evaluate):
+def test_failed_builds_beside_each_other_are_no_faults_of_the_engine(
+    engine, builder, dockerfile, rubric
+):
     """The legacy builder stumbles over images that others remove meanwhile."""
-    lines = [BUSYBOX, "COPY missing /"]
-    evaluate(lines, TRUE)
-    again = [lambda: evaluate(lines, TRUE, context=".") for _ in range(9)]
+    words = (dockerfile(BUSYBOX, "COPY missing /"), "r", rubric(TRUE))
 
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        outcomes = [outcome(future.result()) for future in [pool.submit(run) for run in again]]
+        outcomes = [outcome(report) for report in pool.map(lambda _: de.evaluate(*words), range(9))]
 
     assert outcomes == ["build"] * 9
 
