@@ -200,7 +200,7 @@ def test_ignored_sigchld_changes_nothing(fake, start, arguments, report):
 
 
 def test_engine_that_hangs_when_the_image_is_kept_costs_no_score(fake, evaluate, monkeypatch):
-    monkeypatch.setitem(de.Docker.call.__kwdefaults__, "timeout", 1.0)
+    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 1.0)  # seconds
     fake.fault("image tag", "hang")
 
     report = evaluate(["FROM x"], TRUE, keep_image=True)
