@@ -941,7 +941,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Evaluate many Dockerfiles in parallel. Started again, it continues.",
         epilog="Exit codes: 0 every Dockerfile has a score (that of a failed build is 0); 1 one "
         "has none, or was left out; 2 bad arguments; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.",
-        allow_abbrev=False,
     )
     add = parser.add_argument_group("what is evaluated").add_argument
     text = "where the Dockerfiles are (default: artifacts)"

@@ -15,6 +15,19 @@ from engine import docker
 
 import DockerfileEvaluator as de
 
+# Help
+
+
+@pytest.mark.parametrize("width", range(60, 110, 5))  # columns
+def test_help_breaks_no_option_at_its_hyphens(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    code, out, _ = called(de.main, "--help")
+
+    assert code == 0
+    assert not re.search("(?m)-$", out)
+
+
 # Options that are passed to docker
 
 
