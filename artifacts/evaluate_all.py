@@ -55,7 +55,7 @@ import DockerfileEvaluator as de
 
 DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
 MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
-MAX_FAILURES = 3  # engine errors in a row, for each evaluation that runs at a time
+MAX_FAILURES = 3  # evaluations without a report in a row, for each that runs at a time
 WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
 TICK = 0.5  # seconds between two looks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
@@ -402,10 +402,11 @@ def interrupt_on_worker(batch_id: str, dask_worker: Any) -> None:
     signals_of(batch_id, dask_worker).append(signal.SIGINT)
 
 
-def worker_problem(docker: str, artifacts: str) -> str:
+def worker_problem(docker: str, folders: Sequence[str]) -> str:
     """Return why this machine cannot evaluate, or ""."""
-    if not os.path.isdir(artifacts):
-        return f"no such folder: {artifacts}"
+    for folder in folders:
+        if not os.path.isdir(folder):
+            return f"no such folder: {folder}"
     try:
         de.Docker(docker).connect()
     except de.EvaluationError as error:
@@ -489,7 +490,8 @@ def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
 
 def retire_dead_workers(client: Any, arguments: argparse.Namespace) -> None:
     """Retire the workers without an engine or our files; raise RuntimeError if none is left."""
-    problems = client.run(worker_problem, arguments.docker, arguments.artifacts)
+    folders = filter(None, (arguments.artifacts, arguments.rubrics, arguments.checkouts))
+    problems = client.run(worker_problem, arguments.docker, list(folders))
     dead = [address for address, problem in problems.items() if problem]
     for address in dead:
         say(f"worker {address} is retired: {problems[address]}")
@@ -544,7 +546,7 @@ def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None
 
 
 def blame_host(report: de.Report) -> de.Report:
-    """Return a report with marks at what failed in a retry, in which the reference failed, too."""
+    """Return a report with marks at what may have failed for the reason that its reference did."""
     error = report["error"] and {**report["error"], "suspect": REFERENCE}
     has_started = report["environment"]["image_starts"] is not False
     statuses = (de.TIMEOUT,) if has_started else (de.TIMEOUT, de.FAILED)
@@ -601,12 +603,12 @@ class Batch:
             self.screen.line(f"stopped: {de.printable(problem, 1000)}")
 
     def failing_references(self) -> list[Task]:
-        """Return the references that have not all points."""
+        """Return the references that lack points."""
         scores = self.scores
         return [task for task in self.references if task not in scores or scores[task].share < 1]
 
     def _judge_references(self) -> None:
-        """Name the references that have not all points; stop if no other is left."""
+        """Name the references that lack points; stop if no other is left."""
         failing = self.failing_references()
         if not failing or self._has_stopped():
             return
@@ -617,15 +619,22 @@ class Batch:
             self._stop(f"no reference gets all points on this machine ({example})")
 
     def _shortfall(self, task: Task) -> str:
-        """Return the points of a reference that has not all of them, and the first reason."""
+        """Return the points of a reference that lacks some, and the first reason."""
         report = de.read_report(self.benchmark.report_path(task))
         if not report or task not in self.scores:
-            return de.printable(f"no score: {self.outcomes[task].problem}")
+            return f"no score: {self.problem_of(task)}"
         summary = report["summary"]
-        failed = next(row for row in report["test_results"] if not row["passed"])
-        error = report["error"] or {"message": f"{failed['test_id']}: {failed['message']}"}
+        rows = report["test_results"]
+        reasons = [f"{row['test_id']}: {row['message']}" for row in rows if not row["passed"]]
+        if report["error"]:
+            reasons = [report["error"]["message"]]
         points = f"{summary['total_score']:.15g} of {summary['max_score']:.15g}"
-        return de.printable(f"{points}: {error['message']}")
+        return de.printable(": ".join([points, *reasons[:1]]))
+
+    def problem_of(self, task: Task) -> str:
+        """Return why a task has no score."""
+        outcome = self.outcomes.get(task)
+        return de.printable(outcome.problem if outcome else "not evaluated")
 
     def _with_references(self, again: Sequence[Task]) -> list[Task]:
         """Return the retries in the order of repositories, each beside its reference."""
@@ -649,7 +658,7 @@ class Batch:
     ) -> None:
         """Evaluate tasks, keep their reports, and say how each has ended.
 
-        Many errors of this machine in a row are a reason to find out whether it still works.
+        After many errors of the engine in a row, the control experiment says whether it works.
         """
         again = sum(map(self._is_due_again, self.scores))
         started = time.monotonic()
@@ -695,7 +704,7 @@ class Batch:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
         An error in `doubts` lets the control experiment be made where it came from. After a second
-        stop the clean-up is short, and nobody waits for it.
+        stop the clean-up is short.
         """
         running: dict[futures.Future[Outcome], Task] = {}
         since: dict[futures.Future[Outcome], float] = {}
@@ -748,6 +757,8 @@ class Batch:
             message = "the files have changed, or the worker has others"
             new, outcome = None, Outcome(None, de.FILE, message)
         score = self.scores.get(task)
+        if score and not new and outcome.kind == de.ENGINE:
+            return outcome  # No engine answered. The next start makes the second try.
         earlier = de.read_report(path) if score else None
         is_unreadable = bool(score and not earlier and os.path.lexists(path))
         if is_unreadable and score and share_of(new) < score.share:
@@ -906,13 +917,12 @@ def print_summary(batch: Batch) -> None:
     for task in batch.tasks:
         score = batch.scores.get(task)
         if not score:
-            outcome = batch.outcomes.get(task)
-            problem = de.printable(outcome.problem if outcome else "not evaluated")
-            names[f"no score: {problem}"].append(task.name)
+            names[f"no score: {batch.problem_of(task)}"].append(task.name)
         elif score.suspect:
             names[f"suspicious failures ({score.suspect}), please look"].append(task.name)
     for task in batch.failing_references():
-        names["reference fails"].append(task.repo)
+        if task in batch.scores:
+            names["reference fails"].append(task.repo)
     for title in sorted(names):
         say(f"{title}: {de.quoted(names[title], SHOWN_NAMES)}")
     second_tries = sum(score.is_second_try for score in batch.scores.values())

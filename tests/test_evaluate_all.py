@@ -468,6 +468,45 @@ def test_reference_that_failed_is_tried_at_the_next_start(stub):
     assert code == 0
 
 
+def test_second_try_without_an_engine_is_made_at_the_next_start(stub, monkeypatch):
+    tree({"m/a": "build passed"})
+    connect = de.Docker.connect
+
+    def connect_once(docker, *_):
+        if stub.calls:
+            raise de.EvaluationError(de.ENGINE, "no docker engine")
+
+    monkeypatch.setattr(de.Docker, "connect", connect_once)
+    run("--parallel", "1")
+    first = scores()
+    monkeypatch.setattr(de.Docker, "connect", connect)
+
+    run("--parallel", "1")
+
+    assert first == {"m/a": 0.0}
+    assert scores() == {"m/a": 1.0}
+
+
+def test_reference_that_was_cancelled_stops_the_run(stub, monkeypatch):
+    """Dask cancels what its scheduler has forgotten."""
+    tree({"ref/x": "", "m/x": ""})
+    cancelled = ea.Outcome(None, de.INTERRUPTED, "cancelled")
+    monkeypatch.setattr(ea, "outcome_of", lambda future: future.result() and cancelled)
+
+    code, out, _ = run("--reference", "ref")
+
+    assert "stopped: no reference gets all points on this machine (x: no score: not eval" in out
+    assert "\nreference fails: 'x'" not in out
+    assert code == 1
+
+
+def test_reference_of_a_rubric_without_points_ends_no_run(stub):
+    tree({"ref/x": "", "m/x": ""}, *[{**run_command("true"), "score": 0}] * 2)
+    tree({"ref/y": ""})
+
+    assert "reference fails: x 0 of 0\n" in run("--reference", "ref")[1]
+
+
 @pytest.mark.parametrize("is_last", [False, True], ids=["control first", "control last"])
 def test_failures_beside_a_reference_that_fails_now_are_suspicious(stub, is_last):
     """Its own report is not kept. Others are not marked: those of repositories where it passes."""

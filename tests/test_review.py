@@ -295,6 +295,23 @@ def test_draw_is_advised_where_it_can_be_used(test, has_advice, rubric):
     assert problem[2].endswith("use draw") == has_advice
 
 
+@pytest.mark.parametrize(
+    ("lines", "folder"),
+    [
+        (["FROM x AS base", "WORKDIR /a", "FROM Base", "WORKDIR b"], "/a/b"),
+        (["FROM x", "WORKDIR /a", "FROM y"], "/workspace"),
+        (["FROM x", "WORKDIR /a", "RUN python3 <<EOF", "from os import path", "EOF"], "/a"),
+        (["FROM x", "WORKDIR /a", "RUN cat <<EOF", "WORKDIR /b", "EOF"], "/a"),
+        (["ARG TOP=/a", "FROM x", "ENV A=1 NAME=b", 'WORKDIR "$TOP/${NAME}"'], "/a/b"),
+        (["FROM x", r"WORKDIR /a\$b"], r"/a\$b"),
+    ],
+)
+def test_workdir_of_a_solution_is_that_of_its_last_stage(lines, folder):
+    Path("Dockerfile").write_text("\n".join(lines))
+
+    assert review.workdir_of("Dockerfile") == folder
+
+
 def test_base_image_has_no_workdir_of_the_solution(tmp_path):
     Path("Dockerfile").write_text("FROM x\nWORKDIR /srv\n")
     arguments = review.parse_arguments(["r", "--base=x", "--context=.", "--solution=Dockerfile"])
