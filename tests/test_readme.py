@@ -408,7 +408,7 @@ def test_build_cache_is_pruned():
 def test_hidden_tests_are_mounted():
     tree({"gpt-5/express": BUSYBOX}, run_command("sh /hidden/check.sh"))
     Path("hidden").mkdir()
-    Path("hidden/check.sh").write_text("test ! -w /hidden/check.sh\n")
+    Path("hidden/check.sh").write_text("! touch /hidden/new\n")
 
     run_clone(HIDDEN)
 
