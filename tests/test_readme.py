@@ -377,7 +377,7 @@ def test_own_benchmark_is_scored_and_compared():
 def test_board_begins_with_what_is_printed():
     """The reports are those of the picture, which cannot be made anew without a PATH."""
     program = PROJECT / PICTURE.split()[-1]
-    printed = run(f"PATH= {sys.executable} {program} 2>&1").stdout
+    printed = run(f"PATH= PYTHONPATH={PROJECT} {sys.executable} {program} 2>&1").stdout
 
     assert RANKING == "python3 reports/leaderboard.py reports/"
     date = r"\d{4}-\d\d-\d\d"
