@@ -80,6 +80,10 @@ class Task(NamedTuple):
         return f"{name} (beside retries)" if self.is_control else name
 
 
+# In the place of a task
+CONTROL_EXPERIMENT = Task("", "control experiment", "")
+
+
 class Outcome(NamedTuple):
     """How an evaluation has ended."""
 
@@ -150,14 +154,6 @@ class Benchmark:
             return de.is_report_for(report, options, self.inputs_sha256(options))
         except de.EvaluationError:  # a file has vanished
             return False
-
-
-COMMON = ("build_timeout", "start_timeout", "build_options", "run_options", "docker", "offline")
-
-
-def common_options(arguments: argparse.Namespace) -> de.Options:
-    """Return the options that are the same for all evaluations; raise ValueError."""
-    return de.checked(de.Options("", "", **{name: getattr(arguments, name) for name in COMMON}))
 
 
 class Answers(NamedTuple):
@@ -247,15 +243,10 @@ def files_below(
     def unreadable(error: OSError) -> None:
         left_out[str(error.strerror)].append(str(error.filename))
 
-    seen = set()
-    for place, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
-        names = [name for name in sorted(folders) if name[0] != "." and name != "checkouts"]
-        folders.clear()
-        if os.path.realpath(place) in seen:
-            continue
-        seen.add(os.path.realpath(place))
+    for place, folders, files in de.walk(folder, unreadable):
+        folders[:] = [name for name in folders if name[0] != "." and name != "checkouts"]
         is_answer = False  # the folder as a whole
-        for name in sorted(name for name in files if name[0] != "."):
+        for name in (name for name in files if name[0] != "."):
             path = os.path.join(place, name)
             relative = os.path.relpath(path, folder)
             match = next(filter(None, (layout.fullmatch(relative) for layout in layouts)), None)
@@ -266,9 +257,8 @@ def files_below(
                 yield path, match
             elif match:  # a pipe would block
                 left_out["no regular file"].append(path)
-        if not is_answer:  # links last: the folder itself comes first
-            names.sort(key=lambda name: os.path.islink(os.path.join(place, name)))
-            folders.extend(names)
+        if is_answer:
+            folders.clear()
 
 
 def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
@@ -668,7 +658,7 @@ class Batch:
         for task, result in self._results(due, workers, doubts):
             if result.kind == de.INTERRUPTED:
                 continue
-            if not task:
+            if task is CONTROL_EXPERIMENT:
                 self._judge_engine(result)
                 continue
             done += 1
@@ -701,13 +691,13 @@ class Batch:
 
     def _results(
         self, due: Sequence[Task], workers: Workers, doubts: list[Outcome]
-    ) -> Iterator[tuple[Task | None, Outcome]]:
+    ) -> Iterator[tuple[Task, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
-        An error in `doubts` lets the control experiment be made where it came from; its outcome has
-        no task. After a second stop the clean-up is short, and nobody waits for it.
+        An error in `doubts` lets the control experiment be made where it came from. After a second
+        stop the clean-up is short, and nobody waits for it.
         """
-        running: dict[futures.Future[Outcome], Task | None] = {}
+        running: dict[futures.Future[Outcome], Task] = {}
         since: dict[futures.Future[Outcome], float] = {}
         waiting = iter([] if self._has_stopped() else due)
         passed_on = 0
@@ -716,11 +706,11 @@ class Batch:
                 passed_on += 1
                 workers.interrupt()
             parallel = workers.parallel()
-            while doubts:
-                worker = doubts.pop().worker
+            if doubts:
                 options = self.benchmark.arguments.common
-                running[workers.submit(try_engine, options, worker)] = None
-            is_held = self._has_stopped() or None in running.values()
+                experiment = workers.submit(try_engine, options, doubts.pop().worker)
+                running[experiment] = CONTROL_EXPERIMENT
+            is_held = self._has_stopped() or CONTROL_EXPERIMENT in running.values()
             # Twice as many as can run, so that no worker waits for us.
             room = 0 if is_held else max(2 * parallel - len(running), 0)
             for task in itertools.islice(waiting, room):
@@ -835,13 +825,10 @@ class Screen:
         """Return whether it is time to say what runs."""
         return time.monotonic() - self._latest >= (1.0 if self._is_terminal else QUIET)
 
-    def status(self, running: Mapping[Task | None, float]) -> None:
+    def status(self, running: Mapping[Task, float]) -> None:
         """Say what runs, and since when (the time.monotonic() by task)."""
         now = time.monotonic()
-        names = [
-            f"{task.name if task else 'control experiment'} {duration(now - start)}"
-            for task, start in running.items()
-        ]
+        names = [f"{task.name} {duration(now - start)}" for task, start in running.items()]
         names[SHOWN_RUNNING:] = ["…"] * (len(names) > SHOWN_RUNNING)
         text = f"running: {', '.join(names)}"
         if self._is_terminal:  # A longer line would be two.
@@ -915,27 +902,23 @@ def print_images(tasks: Iterable[Task]) -> None:
 
 def print_summary(batch: Batch) -> None:
     """Print what has no score and why, what a person should look at, and each model's mean."""
-    reasons: dict[str, list[str]] = collections.defaultdict(list)
-    suspects: dict[str, list[str]] = collections.defaultdict(list)
+    names: dict[str, list[str]] = collections.defaultdict(list)
     for task in batch.tasks:
         score = batch.scores.get(task)
         if not score:
             outcome = batch.outcomes.get(task)
-            reasons[outcome.problem if outcome else "not evaluated"].append(task.name)
+            problem = de.printable(outcome.problem if outcome else "not evaluated")
+            names[f"no score: {problem}"].append(task.name)
         elif score.suspect:
-            suspects[score.suspect].append(task.name)
-    for problem, names in reasons.items():
-        say(f"no score: {de.printable(problem)}: {de.quoted(names, SHOWN_NAMES)}")
-    for subject, names in suspects.items():
-        failures = counted(len(names), "suspicious failure")
-        say(f"{failures} ({subject}), please look: {de.quoted(names, SHOWN_NAMES)}")
+            names[f"suspicious failures ({score.suspect}), please look"].append(task.name)
+    for task in batch.failing_references():
+        names["reference fails"].append(task.repo)
+    for title in sorted(names):
+        say(f"{title}: {de.quoted(names[title], SHOWN_NAMES)}")
     second_tries = sum(score.is_second_try for score in batch.scores.values())
     if second_tries:
         one = second_tries == 1
         say("1 score is a second try" if one else f"{second_tries} scores are second tries")
-    failing = [task.repo for task in batch.failing_references()]
-    if failing:
-        say(f"reference fails: {de.quoted(failing, SHOWN_NAMES)}")
     for model, tasks in by_model(batch.tasks).items():
         shares = [batch.scores[task].share for task in tasks if task in batch.scores]
         mean = f"mean score {de.percent(sum(shares), len(shares))}"
@@ -958,7 +941,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Evaluate many Dockerfiles in parallel. Started again, it continues.",
         epilog="Exit codes: 0 every Dockerfile has a score (that of a failed build is 0); 1 one "
         "has none, or was left out; 2 bad arguments; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.",
-        allow_abbrev=False,
     )
     add = parser.add_argument_group("what is evaluated").add_argument
     text = "where the Dockerfiles are (default: artifacts)"
@@ -999,7 +981,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         arguments.checkouts = "checkouts"
     try:
         arguments.layouts = [layout_pattern(text) for text in arguments.layout_texts]
-        arguments.common = common_options(arguments)
+        arguments.common = de.checked(de.Options("", "", **de.run_arguments(arguments)))
     except ValueError as error:
         parser.error(str(error))
     for name in ("artifacts", "rubrics", "checkouts", "reports"):
@@ -1042,16 +1024,12 @@ def _main(arguments: argparse.Namespace) -> int:
     except de.EvaluationError as error:
         de.print_errors([str(error)])
         return 2
-    models = f"models there: {de.quoted(sorted(answers.models), SHOWN_NAMES)}"
-    if arguments.reference and arguments.reference not in answers.models:
-        de.print_errors([f"--reference: no model '{arguments.reference}'; {models}"])
+    if arguments.reference and answers.models and arguments.reference not in answers.models:
+        de.print_errors([f"--reference: no model '{arguments.reference}'; {models_of(answers)}"])
         return 2
     is_found = any(fits(task.model, arguments.model) for task in answers.tasks)
     if not is_found and not answers.left_out:
-        problem = nothing_selected(arguments) if answers.models else nothing_like(arguments)
-        hint = f"a file there: {answers.misfits[0]}" if answers.misfits else ""
-        hint = models if answers.models else hint
-        de.print_errors([f"{problem}; {hint}" if hint else problem])
+        de.print_errors([nothing_found(arguments, answers)])
         return 1
     batch = Batch(benchmark, answers.tasks)
     print_plan(batch, answers)
@@ -1074,16 +1052,20 @@ def _main(arguments: argparse.Namespace) -> int:
     return int(not is_complete)
 
 
-def nothing_selected(arguments: argparse.Namespace) -> str:
-    """Return by which options no Dockerfile is selected."""
-    part, parts = arguments.shard
-    patterns = f"--model {de.quoted(arguments.model)} --repo {de.quoted(arguments.repo)}"
-    return f"no Dockerfile is selected by {patterns} --shard {part}/{parts}"
+def models_of(answers: Answers) -> str:
+    """Return the names that may have been meant."""
+    return f"models there: {de.quoted(sorted(answers.models), SHOWN_NAMES)}"
 
 
-def nothing_like(arguments: argparse.Namespace) -> str:
-    """Return that no file is matched by a --layout."""
-    return f"no file in {arguments.artifacts} is like {de.quoted(arguments.layout_texts)}"
+def nothing_found(arguments: argparse.Namespace, answers: Answers) -> str:
+    """Return why there is nothing to evaluate."""
+    if answers.models:
+        part, parts = arguments.shard
+        patterns = f"--model {de.quoted(arguments.model)} --repo {de.quoted(arguments.repo)}"
+        problem = f"no Dockerfile is selected by {patterns} --shard {part}/{parts}"
+        return f"{problem}; {models_of(answers)}"
+    problem = f"no file in {arguments.artifacts} is like {de.quoted(arguments.layout_texts)}"
+    return f"{problem}; a file there: {answers.misfits[0]}" if answers.misfits else problem
 
 
 if __name__ == "__main__":

@@ -19,14 +19,15 @@ import sys
 import tarfile
 import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
-
-import dnslib.server
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 import DockerfileEvaluator as de
+
+if TYPE_CHECKING:
+    import dnslib
 
 FOLDER = Path(sys.argv[-1])
 ADDRESS = "198.51.100.1"  # docker trusts every registry at 127.0.0.1, and falls back to http there
@@ -185,13 +186,15 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-class Names(dnslib.server.BaseResolver):
-    """Knows the hosts, except those that are "away".
+class Names:
+    """Knows the hosts, except those that are "away": a resolver of dnslib.
 
     A hosts file would not do: Go caches it for five seconds.
     """
 
     def resolve(self, request: dnslib.DNSRecord, _handler: object) -> dnslib.DNSRecord:
+        import dnslib
+
         registry = HOSTS.get(str(request.q.qname).rstrip(".").lower())
         how = behaviour(registry) if registry else "away"
         answer = request.reply()
@@ -205,6 +208,8 @@ class Names(dnslib.server.BaseResolver):
 
 
 def main() -> None:
+    import dnslib.server  # only here: most tests that import this file need no name server
+
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     places = [(ADDRESS, 443), (UNTRUSTED_ADDRESS, 443), ("127.0.0.1", 80), ("127.0.0.1", 8081)]
     servers = [http.server.ThreadingHTTPServer(place, Server) for place in places]

@@ -82,7 +82,6 @@ def short_limits(monkeypatch):
     """Give the clean-up, and each docker command in it, two seconds."""
     monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 2.0)
     monkeypatch.setattr(de, "COMMAND_TIMEOUT", 2.0)
-    monkeypatch.setattr(de.Docker.call, "__kwdefaults__", {"timeout": 2.0})
 
 
 @pytest.mark.parametrize(

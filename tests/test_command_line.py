@@ -15,6 +15,19 @@ from engine import docker
 
 import DockerfileEvaluator as de
 
+# Help
+
+
+@pytest.mark.parametrize("width", range(60, 110, 5))  # columns
+def test_help_breaks_no_option_at_its_hyphens(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    code, out, _ = called(de.main, "--help")
+
+    assert code == 0
+    assert not re.search("(?m)-$", out)
+
+
 # Options that are passed to docker
 
 
@@ -200,7 +213,7 @@ def test_ignored_sigchld_changes_nothing(fake, start, arguments, report):
 
 
 def test_engine_that_hangs_when_the_image_is_kept_costs_no_score(fake, evaluate, monkeypatch):
-    monkeypatch.setitem(de.Docker.call.__kwdefaults__, "timeout", 1.0)
+    monkeypatch.setattr(de, "COMMAND_TIMEOUT", 1.0)  # seconds
     fake.fault("image tag", "hang")
 
     report = evaluate(["FROM x"], TRUE, keep_image=True)

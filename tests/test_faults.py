@@ -488,8 +488,8 @@ def harmed(private):
 @contextlib.contextmanager
 def lost_after(seconds):
     """Limit the time for an engine that is lost."""
-    limits = mock.patch.multiple(de, RECOVERY_TIMEOUT=seconds, CREATE_TIMEOUT=2.0)
-    with limits, mock.patch.dict(de.Docker.call.__kwdefaults__, timeout=seconds + 3):
+    limits = {"RECOVERY_TIMEOUT": seconds, "COMMAND_TIMEOUT": seconds + 3, "CREATE_TIMEOUT": 2.0}
+    with mock.patch.multiple(de, **limits):
         yield
 
 

@@ -1,16 +1,16 @@
 """The leaderboard's page in a real browser: Chromium, headless, through selenium.
 
-`tests/run all` installs the browser. Without it these tests are skipped; with
-DOCKERFILE_EVALUATOR_REQUIRE_BROWSER=1 they fail.
+`tests/run` installs the browser. Without it these tests are skipped, or fail where CI requires
+an engine.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+from conftest import ENGINE_REQUIRED
 from test_leaderboard import FOUR, board, lb, report, write, write_hostile, write_outcomes
 
 widths = pytest.mark.parametrize("width", [390, 800, 1000, 1400])  # pixels: phone to desktop
@@ -21,8 +21,7 @@ def browser():
     """Start Chromium."""
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (program and driver):
-        is_required = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_BROWSER")
-        (pytest.fail if is_required else pytest.skip)("needs chromium and chromedriver")
+        (pytest.fail if ENGINE_REQUIRED else pytest.skip)("needs chromium and chromedriver")
     webdriver = pytest.importorskip("selenium.webdriver")
     options = webdriver.ChromeOptions()
     options.binary_location = program

@@ -276,6 +276,14 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
     assert suite[1][1].text == "a\ufffd\ufffd]]>&<b>\n"  # without what XML forbids
 
 
+def test_junit_names_the_model_so_that_two_reports_can_be_shown_together(options):
+    report = {**make_report(["passed"], options), "dockerfile": "answers/alpha/web.dockerfile"}
+
+    [case] = ElementTree.fromstring(de.as_junit(report))
+
+    assert case.get("classname").startswith("answers/alpha/web.")
+
+
 def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(options):
     report = make_report("build", options)
     report["build"]["log"] = "\x1b[91mthe log\x1b[0m"
