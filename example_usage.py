@@ -27,7 +27,7 @@ def main() -> int:
     for row in report["test_results"]:
         print(f"{row['test_id']:<22} {row['status']:<8} {row['score']:>2} of {row['max_score']}")
     summary = report["summary"]
-    if summary["total_score"] is None:  # nobody is to take this for a zero
+    if summary["total_score"] is None:  # This is not a zero: evaluate again.
         print("no score")
         return 1
     print(f"{'score':<22} {'':<8} {summary['total_score']:>2} of {summary['max_score']}")

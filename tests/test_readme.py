@@ -1,10 +1,12 @@
 """README.md and the pages of the folders: each command, example and link is right.
 
-The commands of a page are unpacked into names: one that no test runs would be an error here.
+A test takes a command from its page by a pattern that no other command has.
+test_each_command_is_run() fails for a command that no test has taken.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,39 +15,105 @@ import sys
 from pathlib import Path
 
 import pytest
-from batch import tree
-from conftest import PROJECT, schema
+from batch import scores, tree
+from cases import run_command
+from conftest import PROJECT, error_of, outcome, schema
 from engine import census
 
 import DockerfileEvaluator as de
 
 FOLDERS = ("", "artifacts", "rubrics", "reports", "tests")
-README, ARTIFACTS, RUBRICS, REPORTS, TESTS = (
-    (PROJECT / folder / "README.md").read_text() for folder in FOLDERS
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SESSION = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
+PROGRAM = r"(?:cd \S+ && )?(?:[A-Z_]+=\S+ )*(?:python3|tests/|dask|while|for|awk|\.venv/)"
+COMMAND = re.compile(
+    rf"^    ({PROGRAM}.*)$"  # an indented line
+    r"|`((?:python3|tests/with-engine) [^`]+)`"  # in a sentence
+    r"|^ +- run: (.*)$",  # a step of a CI job
+    re.MULTILINE,
 )
-SESSION = r"```console\n\$ (python3 .*)\n((?s:.*?))```"  # a command, and what it prints
 
 
-def commands(page):
-    """Return the indented lines that are commands."""
-    pattern = r"^    ((?:[A-Z_]+=\S+ )?(?:python3|tests/|dask|while|\.venv/).*)$"
-    return re.findall(pattern, page, re.MULTILINE)
+class Page:
+    """A page: its commands, what they print, and its other examples."""
+
+    def __init__(self, folder):
+        self.path = PROJECT / folder / "README.md"
+        self.text = self.path.read_text()
+        self.printed = dict(SESSION.findall(self.examples("console")))  # by command
+        found = ["".join(groups) for groups in COMMAND.findall(self.text)]
+        self.commands = {*found, *self.printed}
+        self.taken = set()
+
+    def command(self, pattern):
+        """Return the one command with this pattern."""
+        (found,) = (each for each in self.commands if re.search(pattern, each))
+        self.taken.add(found)
+        return found
+
+    def examples(self, kind, word=""):
+        """Return the examples in a language that have a word."""
+        found = FENCED.findall(self.text)
+        return "".join(block for name, block in found if name == kind and word in block)
 
 
-(QUICK_START, ALL_TESTS, OWN, KEEP, ONE_TEST, TREE, BOARD) = commands(README)
-((FIRST, FIRST_SHOWN), (REVIEW, REVIEW_SHOWN)) = re.findall(SESSION, README)
-(CHECK,) = re.findall(r"`(python3 [^`]* --check [^`]*)`", README)
-(RUBRIC, TEST_WITH_DRAW) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
-# Those of Dask are run by test_dask.py.
-(LIST, ALL, OVERLAY, *SHARDS, SCHEDULER, WORKER, DASK, PRUNE, CI_STEP) = commands(ARTIFACTS)
-(LINT, MEASURE) = commands(RUBRICS)
-(LINTED,) = re.findall(r"```\n(.*?)```", RUBRICS, re.DOTALL)
-((RANKING, RANKED),) = re.findall(SESSION, REPORTS)
-(PYTHON,) = re.findall(r"```python\n(.*?)```", TESTS, re.DOTALL)
+MAIN, ARTIFACTS, RUBRICS, REPORTS, TESTS = PAGES = [Page(folder) for folder in FOLDERS]
+
+# Of the main page
+MAIN.command("cd artifacts/tree")  # the fixture `example_tree`
+FIRST = MAIN.command("birch/Dockerfile.slug")
+QUICK_START = MAIN.command("--dockerfile artifacts/example.dockerfile")
+SHELL = MAIN.command("tests/with-engine")
+OWN = MAIN.command("answers/gpt-5.dockerfile --repo express")
+TAKE_OUT = MAIN.command("awk")
+KEEP = MAIN.command("--keep-image")
+ONE_TEST = MAIN.command("--test compiles")
+CHECK = MAIN.command("--check")
+REVIEW = MAIN.command("review.py")
+BENCHMARK = MAIN.command("evaluate_all.py")
+BOARD = MAIN.command("leaderboard.py")
+RUBRIC = MAIN.examples("json", '"java -version"')
+WEAK = MAIN.examples("json", "Hello, World!")
+DRAW = MAIN.examples("json", "draw")
+WITH_DRAW = f'{{"tests": [{DRAW}]}}'
+# Of the page of many Dockerfiles
+LIST = ARTIFACTS.command("--list")
+ALL = ARTIFACTS.command("evaluate_all.py$")
+TREE = ARTIFACTS.command("cd artifacts/tree")
+OVERLAY = ARTIFACTS.command("--overlay")
+SHARDS = [ARTIFACTS.command(f"--shard {part}/2") for part in (1, 2)]
+SCHEDULER = ARTIFACTS.command("dask scheduler")  # test_dask.py runs these three
+WORKER = ARTIFACTS.command("dask worker")
+DASK = ARTIFACTS.command("--dask")
+PRUNE = ARTIFACTS.command("docker builder prune")
+TAKE_OUT_ALL = ARTIFACTS.command("awk -f")
+HIDDEN = ARTIFACTS.command("--volume=")
+FRONTEND = ARTIFACTS.command("BUILDKIT_SYNTAX")
+CACHE = ARTIFACTS.command("http_proxy")
+CI_STEP = ARTIFACTS.command("--junit")
+PROXIES = ARTIFACTS.examples("json")
+HARNESS = ARTIFACTS.examples("python")
+# Of the others
+LINT = RUBRICS.command(r"review.py rubrics/\*.json$")
+MEASURE = RUBRICS.command("--repeat 3")
+LINTED = RUBRICS.examples("")
+RANKING = REPORTS.command("leaderboard.py")
+EXCERPT = REPORTS.examples("json")
+PYTEST = [TESTS.command(word) for word in ("-k limit", "test_hostile", "--collect-only")]
+PICTURE = TESTS.command("tests/picture")
+BEFORE_A_RELEASE = [TESTS.command("tests/soak"), TESTS.command("tests/bench")]
+EXAMPLE_TEST = TESTS.examples("python")
+
+BUSYBOX = "FROM busybox:stable"
 
 
 def run(command):
     return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
+
+
+def run_clone(command):
+    """Run a command of the page of many Dockerfiles in `own_folder`."""
+    return run(command.replace("artifacts/", "~/DockerfileEvaluator/artifacts/"))
 
 
 @pytest.fixture
@@ -59,6 +127,12 @@ def checkout(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def example_tree(checkout, monkeypatch):
+    """Change to the folder of the example."""
+    monkeypatch.chdir("artifacts/tree")
+
+
+@pytest.fixture
 def benchmark(fake, checkout):
     """Add two answers of one model, each as a file and as a folder."""
     for repo in ("express", "flask"):
@@ -66,9 +140,24 @@ def benchmark(fake, checkout):
         run(f"cd artifacts/gpt-5; mkdir {repo}; cp {repo}.dockerfile {repo}/Dockerfile")
 
 
-def written():
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """Change to the folder of a user, whose clone is in the home folder."""
+    (tmp_path / "home" / "DockerfileEvaluator").symlink_to(PROJECT)
+    folder = tmp_path / "benchmark"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+
+def written(folder="reports"):
     """Return the paths of all reports."""
-    return sorted(map(str, Path("reports").rglob("*.json")))
+    return sorted(map(str, Path(folder).rglob("*.json")))
+
+
+def read_report(file):
+    content = json.loads(Path(file).read_text())
+    schema("report").validate(content)
+    return content
 
 
 def anchors(text):
@@ -77,42 +166,118 @@ def anchors(text):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+def keys(value):
+    """Return the keys of a value and of all in it, of lists those of each item."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*(keys(item) for item in value.values()))
+
+
 # Links, tables and examples
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_links_lead_to_something(folder):
-    page = PROJECT / folder / "README.md"
+@pytest.mark.parametrize("page", PAGES, ids=FOLDERS)
+def test_each_command_is_run(page):
+    assert set(page.commands) - page.taken == set()
 
-    for target, anchor in re.findall(r"\]\((?!http)([^)#]+)#?([^)]*)\)", page.read_text()):
-        assert (page.parent / target).exists()
-        assert not anchor or anchor in anchors((page.parent / target).read_text())
+
+@pytest.mark.parametrize("page", PAGES, ids=FOLDERS)
+def test_links_lead_to_something(page):
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]+)#?([^)]*)\)", page.text):
+        assert (page.path.parent / target).exists()
+        assert not anchor or anchor in anchors((page.path.parent / target).read_text())
 
 
 def test_named_programs_exist():
-    for program in re.findall(r"\btests/[\w-]+\b(?![./])", README + TESTS):  # ALL_TESTS, too
+    for program in re.findall(r"\btests/[\w-]+\b(?![./])", MAIN.text + TESTS.text):
         assert shutil.which(str(PROJECT / program))
+
+
+def test_pages_are_short():
+    assert MAIN.text.count("\n") <= 160
+    assert len(MAIN.text.split()) <= 1500
+    assert sum(len(page.text.split()) for page in PAGES) <= 5200
+
+
+def test_version_to_cite_is_this_one():
+    assert re.findall(r"version = \{(.*?)\}", MAIN.text) == [de.__version__]
 
 
 def test_table_has_each_kind_of_error():
     kinds = schema("report").schema["properties"]["error"]["properties"]["kind"]["enum"]
 
-    assert re.findall(r"^\| `(\w+)` \| (?:0|none) \|", README, re.MULTILINE) == kinds
+    assert re.findall(r"^\| `(\w+)` \| (?:0|none) \|", MAIN.text, re.MULTILINE) == kinds
 
 
-@pytest.mark.parametrize("text", [RUBRIC, f'{{"tests": [{TEST_WITH_DRAW}]}}'], ids=["test", "draw"])
+@pytest.mark.parametrize("text", [RUBRIC, WEAK, WITH_DRAW], ids=["test", "weak", "draw"])
 def test_rubric_is_valid(text):
     assert de.read_rubric(text.encode(), "README.md").unresolvable == {}
 
 
 def test_example_of_a_test_passes(fake, evaluate):
     names = {}
-    exec(PYTHON, names)
+    exec(EXAMPLE_TEST, names)
 
     names["test_second_build_counts"](fake, evaluate)
 
 
+def test_excerpt_has_fields_of_a_report(fake, evaluate):
+    excerpt, report = json.loads(EXCERPT), evaluate(["FROM x"], run_command("false"))
+
+    assert list(excerpt) == [key for key in report if key in excerpt]
+    assert keys(excerpt) <= keys(report)
+
+
+@pytest.mark.parametrize("command", PYTEST)
+def test_commands_of_pytest_select_something(command):
+    files = re.findall(r"tests/test_\w+\.py", command) or PROJECT.glob("tests/test_*.py")
+    sources = "".join((PROJECT / file).read_text() for file in files)
+
+    for keywords in re.findall(r'-k "?([\w ]+)', command):
+        assert re.search(rf"def test_\w*({keywords.replace(' or ', '|')})", sources)
+
+
+@pytest.mark.parametrize("command", BEFORE_A_RELEASE)
+def test_program_is_run_before_a_release(command):
+    assert command.split()[1] in (PROJECT / "tests" / "run").read_text()
+
+
 # Commands without an engine
+
+
+ANSWERS = {
+    "fence": ("Sure!\n```dockerfile\nFROM x\nRUN make\n```\nDone.\n", "FROM x\nRUN make\n"),
+    "indented fence": ("1. So:\n   ```\n   FROM x\n   ```\n", "   FROM x\n"),
+    "other blocks": ("```sh\nls\n```\nThen:\n```\nFROM x\n```\n```\nFROM y\n```\n", "FROM x\n"),
+    "no end": ("Sure!\n```Dockerfile\n# syntax=y\nFROM x\n", "# syntax=y\nFROM x\n"),
+    "no fence": ("ARG V=1\nFROM x:$V\n", "ARG V=1\nFROM x:$V\n"),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("answer", "expected"), ANSWERS.values(), ids=ANSWERS)
+def test_dockerfile_is_taken_out_of_an_answer(answer, expected):
+    Path("answers").mkdir()
+    Path("answer.md").write_text(answer)
+
+    run(TAKE_OUT)
+
+    assert Path("answers/gpt-5.dockerfile").read_text() == expected
+
+
+def test_dockerfiles_are_taken_out_of_all_answers():
+    Path("dockerfile.awk").write_text(re.findall("awk '(.*)'", TAKE_OUT)[0])
+    for model in ("gpt-5", "gamma"):
+        Path("answers", model).mkdir(parents=True)
+        Path("answers", model, "express.md").write_text("```\nFROM x\n```\n")
+    Path("answers/gamma/flask.md").touch()
+
+    run(TAKE_OUT_ALL)
+
+    assert Path("artifacts/gpt-5/express.dockerfile").read_text() == "FROM x\n"
+    assert sorted(os.listdir("artifacts/gamma")) == ["express.dockerfile", "flask.dockerfile"]
 
 
 @pytest.mark.usefixtures("checkout")
@@ -149,11 +314,36 @@ def test_image_is_kept_to_work_on_one_test():
     assert re.search(r"^\w+ +compiles ", run(ONE_TEST).stdout, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("fake", "checkout")
-def test_ci_step_writes_junit():
-    run(CI_STEP)
+@pytest.mark.parametrize(("command", "code"), [("true", 0), ("false", 1)], ids=["passes", "fails"])
+def test_ci_step_fails_unless_all_tests_pass(fake, own_folder, command, code):
+    """In the repository of a user."""
+    shutil.copy(str(PROJECT / "DockerfileEvaluator.py"), ".")
+    Path("Dockerfile").write_text("FROM x\n")
+    Path("rubrics").mkdir()
+    Path("rubrics/express.json").write_text(json.dumps({"tests": [run_command(command)]}))
 
-    assert Path("reports/example.xml").read_text().startswith("<testsuite ")
+    done = run(CI_STEP)
+
+    assert done.returncode == code
+    assert Path("score.xml").read_text().startswith("<testsuite ")
+
+
+REWARDS = {
+    "passes": ("FROM x", "", 1.0),
+    "failed build": ("FROM x\nRUN exit 1", "", 0.0),
+    "engine error": ("FROM x", "build; 'control COPY'", None),
+}
+
+
+@pytest.mark.parametrize(("dockerfile", "faults", "expected"), REWARDS.values(), ids=REWARDS)
+def test_harness_gets_a_reward(fake, tmp_path, dockerfile, faults, expected):
+    fake.inject(faults)
+    names = {}
+    exec(HARNESS, names)
+
+    reward = names["reward"](dockerfile, {"tests": [run_command("true")]}, str(tmp_path))
+
+    assert reward == expected
 
 
 @pytest.mark.usefixtures("benchmark")
@@ -170,22 +360,29 @@ def test_benchmark_is_evaluated(commands):
     assert written() == ["reports/gpt-5/express.json", "reports/gpt-5/flask.json"]
 
 
+@pytest.mark.usefixtures("fake", "own_folder")
+def test_own_benchmark_is_scored_and_compared():
+    tree(dict.fromkeys(["gpt-5/express", "reference/express"], "FROM x"))
+    Path("checkouts/express").mkdir(parents=True)
+
+    evaluated = run(BENCHMARK)
+    board = run(BOARD)
+
+    assert evaluated.returncode == 0
+    assert scores() == {"gpt-5/express": 1, "reference/express": 1}
+    assert re.search(r"^gpt-5 +100\.0%", board.stdout, re.MULTILINE)
+    assert "gpt-5" in Path("board.html").read_text()
+
+
 def test_board_begins_with_what_is_printed():
     """The reports are those of the picture, which cannot be made anew without a PATH."""
-    printed = run(f"PATH= {sys.executable} {PROJECT / 'tests' / 'picture'} 2>&1").stdout
+    program = PROJECT / PICTURE.split()[-1]
+    printed = run(f"PATH= PYTHONPATH={PROJECT} {sys.executable} {program} 2>&1").stdout
 
     assert RANKING == "python3 reports/leaderboard.py reports/"
     date = r"\d{4}-\d\d-\d\d"
-    assert re.sub(date, "", printed).startswith(re.sub(date, "", RANKED))
-
-
-@pytest.mark.parametrize("command", commands(TESTS))
-def test_commands_of_pytest_select_something(command):
-    files = re.findall(r"tests/test_\w+\.py", command) or PROJECT.glob("tests/test_*.py")
-    sources = "".join((PROJECT / file).read_text() for file in files)
-
-    for keywords in re.findall(r'-k "?([\w ]+)', command):
-        assert re.search(rf"def test_\w*({keywords.replace(' or ', '|')})", sources)
+    shown = REPORTS.printed[RANKING]
+    assert re.sub(date, "", printed).startswith(re.sub(date, "", shown))
 
 
 # Commands on an engine
@@ -193,12 +390,12 @@ def test_commands_of_pytest_select_something(command):
 
 @pytest.mark.no_buildx  # which has other steps
 @pytest.mark.no_podman
-@pytest.mark.usefixtures("engine", "buildkit", "checkout")
+@pytest.mark.usefixtures("engine", "buildkit", "example_tree")
 def test_first_session_is_what_is_printed():
     printed = run(FIRST).stdout
 
-    varies = r"#\d+ |\d+\.\d s\)"
-    assert re.sub(varies, "", printed).splitlines() == re.sub(varies, "", FIRST_SHOWN).splitlines()
+    varies, shown = r"#\d+ |\d+\.\d s\)", MAIN.printed[FIRST]
+    assert re.sub(varies, "", printed).splitlines() == re.sub(varies, "", shown).splitlines()
 
 
 @pytest.mark.no_podman
@@ -207,11 +404,66 @@ def test_build_cache_is_pruned():
     assert run(PRUNE.replace("while sleep 600", "for once in 1")).returncode == 0
 
 
+@pytest.mark.usefixtures("engine", "own_folder")
+def test_hidden_tests_are_mounted():
+    tree({"gpt-5/express": BUSYBOX}, run_command("sh /hidden/check.sh"))
+    Path("hidden").mkdir()
+    Path("hidden/check.sh").write_text("! touch /hidden/new\n")
+
+    run_clone(HIDDEN)
+
+    assert scores() == {"gpt-5/express": 1}
+
+
+@pytest.mark.usefixtures("engine", "own_folder")
+def test_each_run_has_the_proxy_of_the_cache():
+    tree({"gpt-5/express": f'{BUSYBOX}\nRUN test "$http_proxy" = http://172.17.0.1:3128'})
+
+    run_clone(CACHE)
+
+    assert scores() == {"gpt-5/express": 1}
+
+
+@pytest.mark.no_podman
+@pytest.mark.usefixtures("engine", "buildkit", "own_folder")
+def test_frontend_that_cannot_be_pulled_is_no_zero():
+    tree({"gpt-5/express": BUSYBOX})
+    frontend = FRONTEND.replace("docker/dockerfile:1.10", "localhost:1/dockerfile:1.10")
+
+    run_clone(frontend)
+
+    kind, message = error_of(read_report("reports/gpt-5/express.json"))
+    assert kind == "usage"
+    assert "BUILDKIT_SYNTAX" in message
+
+
+@pytest.mark.no_podman  # which does not read this file
+def test_localhost_needs_no_proxy(engine, evaluate):
+    folder = Path("~/.docker").expanduser()
+    folder.mkdir()
+    (folder / "config.json").write_text(PROXIES)
+    expected = 'test "$https_proxy $no_proxy" = "http://proxy:3128 localhost,127.0.0.1"'
+
+    report = evaluate([BUSYBOX, f"RUN {expected}"], run_command(expected))
+
+    assert outcome(report) == "passed"
+
+
+@pytest.mark.usefixtures("engine", "own_folder")
+def test_answer_without_a_dockerfile_scores_0():
+    tree({"gpt-5/express": ""})
+    Path("artifacts/gpt-5/express.dockerfile").write_text("")
+
+    run_clone(ALL)
+
+    assert read_report("reports/gpt-5/express.json")["summary"]["total_score"] == 0
+
+
 @pytest.mark.usefixtures("layers_of_the_example", "checkout")
 def test_quick_start_scores_the_example_in_full():
     before = census()
 
-    done = run(QUICK_START.replace("tests/with-engine ", "", 1))  # here an engine answers
+    done = run(QUICK_START)
 
     assert done.stdout.splitlines()[-1] == "10 of 10 tests passed, score 23 of 23 (100.0%)"
     assert "warning: " not in done.stdout
@@ -219,20 +471,33 @@ def test_quick_start_scores_the_example_in_full():
     assert census() == before
 
 
-@pytest.mark.usefixtures("networked_engine", "legacy", "checkout")
-def test_review_is_what_is_printed():
-    assert run(REVIEW).stdout == REVIEW_SHOWN
+@pytest.mark.usefixtures("any_engine")
+def test_shell_has_an_engine():
+    done = run(f"{PROJECT}/{SHELL} -c 'docker version' 2>&1")
+
+    assert done.returncode == 0
+    assert "Server" in done.stdout
+
+
+@pytest.mark.usefixtures("networked_engine", "legacy", "example_tree")
+def test_review_is_what_is_printed_and_only_the_solution_passes_with_draw():
+    Path("rubric.json").write_text(WEAK)
+    shown = run(REVIEW).stdout
+    Path("rubric.json").write_text(WITH_DRAW)
+    drawn = run(REVIEW).stdout
+
+    assert shown == MAIN.printed[REVIEW]
+    assert "faked 0 (0 %), solution 1 (100 %), only the solution earns 1 of 1 points" in drawn
 
 
 @pytest.mark.release
 @pytest.mark.usefixtures("networked_engine", "legacy", "checkout")
 def test_tree_and_board():
     evaluated = run(TREE)
-    board = run(BOARD).stdout
+    board = run("python3 reports/leaderboard.py artifacts/tree/reports --reference reference")
 
     assert evaluated.returncode == 0, evaluated.stdout
-    assert re.findall(r"^(\w+) +([\d.]+%) +-", board, re.MULTILINE) == [
+    assert re.findall(r"^(\w+) +([\d.]+%) +-", board.stdout, re.MULTILINE) == [
         ("atlas", "100.0%"),
         ("birch", "29.6%"),
     ]
-    assert os.path.getsize("reports/board.html")
