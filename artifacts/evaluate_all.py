@@ -571,7 +571,6 @@ class Batch:
         self.signals: list[int] = []  # of the user
         self.problem = ""  # why the run has stopped
         self.screen = Screen()
-        self._retried: list[Task] = []
         self._doubtful: set[str] = set()  # repositories whose reference failed beside retries
         for task in tasks:
             report = de.read_report(benchmark.report_path(task))
@@ -664,7 +663,8 @@ class Batch:
         started = time.monotonic()
         done = errors = 0
         doubts: list[Outcome] = []
-        for task, result in self._results(due, workers, doubts):
+        controlled = {task.repo for task in due if task.is_control}
+        for task, result in after_controls(self._results(due, workers, doubts), controlled):
             if result.kind == de.INTERRUPTED:
                 continue
             if task is CONTROL_EXPERIMENT:
@@ -672,8 +672,6 @@ class Batch:
                 continue
             done += 1
             outcome = self.take(task, result)
-            if is_last:
-                self._judge_retry(task, outcome)
             line = f"[{done}/{len(due)}] {task.name}: {describe(outcome)}"
             to_do = len(due) - done + later
             if not is_last:
@@ -749,6 +747,8 @@ class Batch:
         A score is never lost: what is on the disk is replaced in one step, by what better() says.
         """
         if task.is_control:
+            if share_of(outcome.report) < 1:
+                self._doubtful.add(task.repo)
             return outcome
         options = self.benchmark.options(task)
         path = self.benchmark.report_path(task)
@@ -764,6 +764,8 @@ class Batch:
         if is_unreadable and score and share_of(new) < score.share:
             return Outcome(None, de.FILE, f"cannot read the earlier report: {path}")
         report = better(earlier, new)
+        if report and de.is_scored(report) and task.repo in self._doubtful:
+            report = blame_host(report)
         problems = de.write_reports(report, options) if report else []
         if problems:
             outcome = Outcome(None, de.FILE, problems[0].replace(f"{path}: ", ""))
@@ -777,25 +779,23 @@ class Batch:
             self.outcomes[task] = outcome._replace(report=None)
         return outcome
 
-    def _judge_retry(self, task: Task, outcome: Outcome) -> None:
-        """Mark what failed in the second round, if its reference failed at that time, too."""
-        if not task.is_control:
-            self._retried.append(task)
-            if task.repo in self._doubtful:
-                self._mark(task)
-        elif share_of(outcome.report) < 1:
-            self._doubtful.add(task.repo)
-            for retried in self._retried:
-                if retried.repo == task.repo:
-                    self._mark(retried)
 
-    def _mark(self, task: Task) -> None:
-        report = de.read_report(self.benchmark.report_path(task)) if task in self.scores else None
-        if report:
-            report = blame_host(report)
-            self.scores[task] = score_of(report)
-            for problem in de.write_reports(report, self.benchmark.options(task)):
-                self.screen.line(problem)
+def after_controls(
+    results: Iterable[tuple[Task, Outcome]], repos: Iterable[str]
+) -> Iterator[tuple[Task, Outcome]]:
+    """Hold back the retries of these repositories until the reference beside them has ended.
+
+    If it is interrupted, its retries are lost: the next start makes them, and it, anew.
+    """
+    waiting = set(repos)
+    held: dict[str, list[tuple[Task, Outcome]]] = collections.defaultdict(list)
+    for task, outcome in results:
+        if task.repo in waiting and not task.is_control:
+            held[task.repo].append((task, outcome))
+        elif not task.is_control or outcome.kind != de.INTERRUPTED:
+            waiting.discard(task.repo)
+            yield task, outcome
+            yield from held.pop(task.repo, ())
 
 
 def outcome_of(future: futures.Future[Outcome]) -> Outcome:
