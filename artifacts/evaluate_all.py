@@ -256,7 +256,7 @@ def files_below(
             if os.path.isfile(path):
                 yield path, match
             elif match:  # a pipe would block
-                left_out["no regular file"].append(path)
+                left_out["not a regular file"].append(path)
         if is_answer:
             folders.clear()
 
@@ -497,7 +497,7 @@ def retire_dead_workers(client: Any, arguments: argparse.Namespace) -> None:
         say(f"worker {address} is retired: {problems[address]}")
     client.retire_workers(dead)
     if len(dead) == len(problems):
-        raise RuntimeError("no worker has an engine and our files")
+        raise RuntimeError("no worker has both an engine and these files")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -754,7 +754,7 @@ class Batch:
         path = self.benchmark.report_path(task)
         new = outcome.report
         if de.is_scored(new) and not self.benchmark.is_current(new or {}, options):
-            message = "the files have changed, or the worker has others"
+            message = "the files have changed, or differ on the worker"
             new, outcome = None, Outcome(None, de.FILE, message)
         score = self.scores.get(task)
         if score and not new and outcome.kind == de.ENGINE:
@@ -898,7 +898,7 @@ def print_plan(batch: Batch, answers: Answers) -> None:
     if answers.misfits:
         say(f"not matched by any --layout: {de.quoted(answers.misfits)}")
     if not batch.benchmark.arguments.checkouts:
-        say("build contexts: the folders of the Dockerfiles (see --checkouts)")
+        say("build context: the folder of each Dockerfile (see --checkouts)")
 
 
 def print_images(tasks: Iterable[Task]) -> None:
@@ -919,7 +919,7 @@ def print_summary(batch: Batch) -> None:
         if not score:
             names[f"no score: {batch.problem_of(task)}"].append(task.name)
         elif score.suspect:
-            names[f"suspicious failures ({score.suspect}), please look"].append(task.name)
+            names[f"suspicious failures ({score.suspect}), please check"].append(task.name)
     for task in batch.failing_references():
         if task in batch.scores:
             names["reference fails"].append(task.repo)
@@ -948,14 +948,14 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the options with their defaults; exit with 2 if they make no sense."""
     parser = de.Parser(
         prog="evaluate_all.py",
-        description="Evaluate many Dockerfiles in parallel. Started again, it continues.",
+        description="Score many Dockerfiles in parallel. Start it again to continue.",
         epilog="Exit codes: 0 every Dockerfile has a score (that of a failed build is 0); 1 one "
         "has none, or was left out; 2 bad arguments; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.",
     )
     add = parser.add_argument_group("what is evaluated").add_argument
     text = "where the Dockerfiles are (default: artifacts)"
     add("--artifacts", metavar="DIR", default="artifacts", help=text)
-    text = "their paths there; {model} may be several folders, * is any part of a name "
+    text = "their paths there; {model} can be several folders, * matches part of a name "
     text += f"(default: {DEFAULT_LAYOUT}); repeatable"
     add("--layout", dest="layouts", metavar="LAYOUT", action="append", help=text)
     text = "where the rubrics are, as REPO.json (default: rubrics)"
@@ -967,21 +967,29 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "where the reports are written, as MODEL/REPO.json (default: reports)"
     add("--reports", metavar="DIR", default="reports", help=text)
     for name in ("model", "repo"):
-        text = f"only these, such as --{name}='x*' (default: all); repeatable"
+        text = f"only those that match, such as --{name}='x*' (default: all); repeatable"
         add(f"--{name}", metavar="PATTERN", action="append", help=text)
-    text = "only the Kth of N parts (default: 1/1)"
+    text = "only part K of N, such as 2/3 (default: 1/1)"
     add("--shard", metavar="K/N", type=_shard, default="1/1", help=text)
-    group = parser.add_argument_group("how")
+    group = parser.add_argument_group("how it is evaluated")
     add = group.add_argument
     text = "the model whose Dockerfiles are known to be right: evaluated first, and beside "
     text += "retries; the run stops if none gets all points"
     add("--reference", metavar="MODEL", help=text)
-    add("--list", action="store_true", help="only print what there is to do; needs no engine")
+    add(
+        "--list",
+        action="store_true",
+        help="print what would be evaluated, and stop; needs no engine",
+    )
     add("--no-repeat", action="store_true", help="without the second round")
     add = group.add_mutually_exclusive_group().add_argument
     text = f"evaluations at a time (default: the engine's processors, at most {MAX_PARALLEL})"
     add("--parallel", metavar="N", type=_positive, help=text)
-    add("--dask", metavar="ADDRESS", help="use the workers of the cluster with this scheduler")
+    add(
+        "--dask",
+        metavar="ADDRESS",
+        help="run on the workers of a Dask cluster: the address of its scheduler",
+    )
     de.add_run_options(parser.add_argument_group("options of each evaluation"))
     arguments = parser.parse_args(argv)
     arguments.layout_texts = arguments.layouts or [DEFAULT_LAYOUT]
@@ -1012,7 +1020,7 @@ def _shard(text: str) -> tuple[int, int]:
 
 def _positive(text: str) -> int:
     if not re.fullmatch("[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError("expected a number over 0")
+        raise argparse.ArgumentTypeError("expected a number greater than 0")
     return int(text)
 
 

@@ -470,7 +470,7 @@ def dockerfile_fault(build, lines="FROM x\n", **changes):
 HINTS = {
     "```dockerfile\nFROM x\n```": "Markdown fence",
     "Here is the Dockerfile:\n\nFROM x": "text before FROM",
-    "RUN a\nCOPY a /": "needs a FROM line",
+    "RUN a\nCOPY a /": "it has no FROM line",
     "# a comment\n": "is empty",
     "ARG A\nFROM x": "",
 }

@@ -146,7 +146,7 @@ def test_reference_is_evaluated_on_workers_first_and_beside_retries(cluster, fak
 
     out = run("--dask", cluster.address, "--reference", "ref")[1]
 
-    assert "suspicious failures (reference), please look: 'a/x'\n" in out
+    assert "suspicious failures (reference), please check: 'a/x'\n" in out
     assert "2 scores are second tries\n" in out
     assert scores() == {"a/x": 0, "a/y": 0, "ref/x": 1, "ref/y": 1}
 

@@ -120,7 +120,7 @@ def test_link_to_nothing_and_a_pipe_are_left_out():
     code, out, _ = run("--list")
 
     assert code == 1
-    assert "left out: no regular file: 'artifacts/m/lib.dockerfile', 'artifacts/m/web." in out
+    assert "left out: not a regular file: 'artifacts/m/lib.dockerfile', 'artifacts/m/web." in out
 
 
 def test_second_dockerfile_of_a_model_for_a_repository_is_left_out():
@@ -555,7 +555,7 @@ def test_failures_beside_a_reference_that_fails_now_are_suspicious(stub, is_last
         marks[f"{file.parent.name}/{file.stem}"] = suspects.count("reference")
     expected = {"a/x": 1, "b/x": 1, "c/x": 1}
     assert {place: count for place, count in marks.items() if count} == expected
-    assert "suspicious failures (reference), please look: 'a/x', 'b/x', 'c/x'\n" in out
+    assert "suspicious failures (reference), please check: 'a/x', 'b/x', 'c/x'\n" in out
     assert stub.calls.count("ref/x --no-cache") == 1
     assert scores()["ref/x"] == 1
 

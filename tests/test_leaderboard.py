@@ -430,7 +430,7 @@ def test_difference_of_two_models_is_in_percentage_points():
 
     out = run(folder, "--compare", "b", "a")[1]
 
-    head = "these two alone: b minus a: -68.3 percentage points, 95% interval -72.6 to -64.0, "
+    head = "these two only: b minus a: -68.3 percentage points, 95% interval -72.6 to -64.0, "
     assert out.startswith(f"{head}6 repositories\n")
 
 

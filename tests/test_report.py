@@ -88,7 +88,7 @@ def test_environment_has_the_facts_of_the_engine_and_of_an_image_for_another_pla
     report = evaluate(["FROM x"], TRUE, context="other", build_timeout=9)
 
     assert report["environment"] == {**report["environment"], **ENVIRONMENT}
-    assert report["warnings"] == ["emulated: the image is for linux/arm64"]
+    assert report["warnings"] == ["the image is for linux/arm64: it is emulated"]
 
 
 PODMAN = {
@@ -147,7 +147,7 @@ def test_build_context_that_only_its_owner_can_read_is_a_warning(fake, evaluate,
 
     (warning,) = evaluate(["FROM x"], TRUE)["warnings"]
 
-    assert "only their owner can read 'private', 'private-folder'" in warning
+    assert "only the owner can read 'private', 'private-folder'" in warning
 
 
 def test_git_file_of_a_worktree_is_a_warning(fake, evaluate, dockerfile):
