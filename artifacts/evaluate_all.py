@@ -637,7 +637,7 @@ class Batch:
 
     def _with_references(self, again: Sequence[Task]) -> list[Task]:
         """Return the retries in the order of repositories, each beside its reference."""
-        repos = {task.repo for task in again if task in self.scores}
+        repos = {task.repo for task in again}
         controls = [
             task._replace(is_control=True) for task in self.references if task.repo in repos
         ]

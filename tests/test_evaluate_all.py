@@ -298,7 +298,7 @@ def test_report_for_other_files_is_refused(stub):
 
     out = run("--no-repeat")[1]
 
-    assert "no score: the files have changed, or the worker has others: 'm/a'\n" in out
+    assert "no score: the files have changed, or differ on the worker: 'm/a'\n" in out
     assert scores() == {}
 
 
@@ -535,7 +535,7 @@ def test_reference_of_a_rubric_without_points_ends_no_run(stub):
 def test_failures_beside_a_reference_that_fails_now_are_suspicious(stub, is_last):
     """Its own report is not kept. Others are not marked: those of repositories where it passes."""
     tree({"a/x": "build", "b/x": "late", "c/x": "nostart", "d/x": "build passed", "a/y": "build"})
-    tree({"e/x": "failed", "ref/x": "passed build", "ref/y": ""})
+    tree({"e/x": "failed", "f/x": "engine build", "ref/x": "passed build", "ref/y": ""})
     second = iter([False, True])
 
     def wait():
@@ -553,9 +553,9 @@ def test_failures_beside_a_reference_that_fails_now_are_suspicious(stub, is_last
         suspects = [report["error"] and report["error"]["suspect"]]
         suspects += [row["suspect"] for row in report["test_results"]]
         marks[f"{file.parent.name}/{file.stem}"] = suspects.count("reference")
-    expected = {"a/x": 1, "b/x": 1, "c/x": 1}
+    expected = {"a/x": 1, "b/x": 1, "c/x": 1, "f/x": 1}
     assert {place: count for place, count in marks.items() if count} == expected
-    assert "suspicious failures (reference), please check: 'a/x', 'b/x', 'c/x'\n" in out
+    assert "suspicious failures (reference), please check: 'a/x', 'b/x', 'c/x', 'f/x'\n" in out
     assert stub.calls.count("ref/x --no-cache") == 1
     assert scores()["ref/x"] == 1
 
