@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from unittest import mock
 import pytest
 from batch import PROGRAM, ea, finished, run, scores, start, tree
 from cases import run_command
-from conftest import make_report, schema
+from conftest import make_report, outcome, schema
 from engine import wait_for
 
 import DockerfileEvaluator as de
@@ -246,6 +247,89 @@ def test_second_round_repeats_what_is_doubtful_and_the_better_report_stays(stub,
     assert code == row.code
 
 
+# How evaluations end: the points of two, -1 without a score, -2 without a report.
+POINTS = {"passed": 2, "failed": 1, "late": 1, "nostart": 1, "build": 0, "build_timeout": 0}
+POINTS.update({"engine": -1, "registry": -1, "usage": -1, "crash": -2})
+
+
+@pytest.mark.parametrize("second", POINTS)
+@pytest.mark.parametrize("first", POINTS)
+def test_of_two_evaluations_the_one_with_more_points_stays_or_the_second(stub, first, second):
+    tree({"m/a": f"{first} {second}"})
+    attempts = [first] if first in ("passed", "failed", "usage") else [first, second]
+    stays = max(reversed(attempts), key=POINTS.get)
+    is_retry = POINTS[first] >= 0 and len(attempts) == 2
+    is_second = is_retry and POINTS[second] >= POINTS[first]
+    other = POINTS[first if is_second else second] if is_retry else -2
+
+    code = run("--parallel", "1")[0]
+
+    file = Path("reports/m/a.json")
+    report = json.loads(file.read_text()) if file.exists() else None
+    assert code == int(POINTS[stays] < 0)
+    assert len(stub.calls) == len(attempts)
+    assert points_of(report) == POINTS[stays]
+    if report:
+        words = sorted({"passed", STATUSES[stays]}) if stays in STATUSES else [stays]
+        assert outcome(report) == " ".join(words)
+        assert (report["repeated"], report["is_second_try"]) == (is_retry, is_second)
+        assert points_of(report["other_attempt"]) == other
+
+
+def points_of(report):
+    """Return the points of a report, -1 without a score, -2 without a report."""
+    if not report:
+        return -2
+    points = report["summary"]["total_score"]
+    return -1 if points is None else points
+
+
+INTERRUPTED_TREE = {
+    "a/x": "build passed",
+    "b/x": "late build",
+    "c/x": "engine passed",
+    "d/x": "crash passed",
+    "ref/x": "passed build",
+    "ref/y": "",
+}
+
+
+def facts_of(place):
+    """Return the outcome, flags, points of the other attempt, and marks of a report."""
+    report = json.loads(Path(f"reports/{place}.json").read_text())
+    schema("report").validate(report)
+    marks = str([report["error"], *report["test_results"]]).count(ea.REFERENCE)
+    flags = (report["repeated"], report["is_second_try"])
+    return outcome(report), flags, points_of(report["other_attempt"]), marks
+
+
+def test_run_that_is_interrupted_anywhere_ends_like_one_that_is_not(stub, monkeypatch):
+    """It is started again."""
+    tree(INTERRUPTED_TREE)
+    run("--parallel", "1", "--reference", "ref")
+    whole = {place: facts_of(place) for place in INTERRUPTED_TREE}
+    evaluate = de.run_evaluation
+    calls = itertools.count(1)
+
+    def interrupted(options, inputs, docker, console):
+        if next(calls) == nth:
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_for(lambda: docker.signals)
+            return make_report(de.INTERRUPTED, options, inputs)
+        return evaluate(options, inputs, docker, console)
+
+    monkeypatch.setattr(de, "run_evaluation", interrupted)
+    for nth in range(1, 1 + len(stub.calls)):
+        shutil.rmtree("reports")
+        stub.calls.clear()
+        calls = itertools.count(1)
+
+        codes = [run("--parallel", "1", "--reference", "ref")[0] for _ in range(2)]
+
+        assert codes == [130, 0], nth
+        assert {place: facts_of(place) for place in INTERRUPTED_TREE} == whole, nth
+
+
 def test_mean_score_is_that_of_the_parts_of_the_points(stub):
     tree({"m/a": "late", "m/b": ""})
 
@@ -352,16 +436,6 @@ def test_score_that_was_a_second_try_is_one_after_a_third():
     stays = ea.better(ea.better(failed, late), failed)
 
     assert stays["is_second_try"]
-
-
-@pytest.mark.parametrize("second", ["build", "registry", "crash", "usage"])
-def test_worse_retry_never_replaces_a_score(stub, second):
-    tree({"m/a": f"late {second}"})
-    run()
-
-    report = json.loads(Path("reports/m/a.json").read_text())
-    assert report["summary"]["total_score"] == 1
-    assert not report["is_second_try"]
 
 
 def fail_after_the_first(monkeypatch):
@@ -558,6 +632,27 @@ def test_failures_beside_a_reference_that_fails_now_are_suspicious(stub, is_last
     assert "suspicious failures (reference), please check: 'a/x', 'b/x', 'c/x', 'f/x'\n" in out
     assert stub.calls.count("ref/x --no-cache") == 1
     assert scores()["ref/x"] == 1
+
+
+FIRST = ("passed", "late", "build", "engine")
+BESIDE = ("passed", "failed", "late", "build", "engine", "registry", "crash")
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("first", FIRST)
+def test_retries_are_suspicious_if_the_reference_beside_them_has_not_all_points(
+    stub, first, beside
+):
+    """However the reference ended before; d/x has its first score then."""
+    tree({"a/x": "build", "b/x": "late", "c/x": "failed", "d/x": "engine build", "e/y": "build"})
+    tree({"ref/x": f"{first} {beside}", "ref/y": ""})
+
+    run("--parallel", "1", "--reference", "ref")
+
+    places = ["a/x", "b/x", "c/x", "d/x", "e/y", "ref/y"]
+    reports = {place: Path(f"reports/{place}.json").read_text() for place in places}
+    marked = [place for place, text in reports.items() if '"suspect": "reference"' in text]
+    assert marked == ([] if beside == "passed" else ["a/x", "b/x", "d/x"])
 
 
 def test_reference_is_only_evaluated_beside_retries_of_its_repository(stub):

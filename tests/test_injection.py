@@ -1,0 +1,171 @@
+"""Each docker command of an evaluation goes wrong in each way: no Dockerfile is blamed for it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import pytest
+from cases import files_exist, output_contains, run_command
+from conftest import called, schema
+from injection import FAULTS, INTERRUPTS, Engine
+
+import DockerfileEvaluator as de
+
+TESTS = [files_exist("/a"), run_command("true"), output_contains("echo hello", "hello")]
+MIXED = [
+    run_command("true"),
+    run_command("exit 3", id="bad"),
+    run_command("true", requires=["bad"]),
+    run_command("sleep"),
+]
+
+
+class Scenario(NamedTuple):
+    """A Dockerfile and tests, and what comes of them if docker works.
+
+    `retried` is a command that is retried in any case. If the retry goes wrong, too, the score may
+    be a zero: the fault of a host that hits one Dockerfile twice.
+    """
+
+    expected: str  # the kind of the error, or the status of each test
+    line: str = "RUN true"
+    image: str = "base"
+    tests: Sequence[Any] = TESTS
+    retried: str = ""
+    is_old: bool = False  # the builder
+    has_shell: bool = True
+    has_overlay: bool = False
+
+
+SCENARIOS = {
+    "all points": Scenario("passed passed passed"),
+    "some tests fail": Scenario("passed failed skipped timeout", tests=MIXED),
+    "a RUN fails": Scenario("build", "RUN exit 3"),
+    "a RUN takes too long": Scenario("build_timeout", "RUN sleep"),
+    "a COPY fails": Scenario("build", "COPY missing /"),
+    "no shell": Scenario("failed failed failed", has_shell=False),
+    "no such image": Scenario("build", image="nosuch"),
+    "an old builder": Scenario("usage", "COPY --link . /", is_old=True),
+    "an overlay": Scenario("passed passed passed", has_overlay=True),
+    "a test is retried": Scenario("passed", tests=[run_command("once")], retried="run"),
+    "a build is retried": Scenario("passed passed passed", "RUN once", retried="build"),
+}
+UNSEEN = ("output cut", "killed, done later")  # An evaluation cannot know what is left then.
+
+
+class Found(NamedTuple):
+    """What has come of an evaluation."""
+
+    code: int
+    report: de.Report
+    printed: str
+    left: list[str]  # on the engine, and of temporary folders
+
+    @property
+    def kind(self) -> str:
+        """The kind of the error, "" without one."""
+        return self.report["error"]["kind"] if self.report["error"] else ""
+
+    @property
+    def statuses(self) -> str:
+        return " ".join(row["status"] for row in self.report["test_results"])
+
+    @property
+    def score(self) -> float | None:
+        return self.report["summary"]["total_score"]
+
+
+@pytest.fixture
+def prepare(arguments, tmp_path, monkeypatch):
+    """Return a function that returns one that evaluates a scenario on an engine."""
+    output = tmp_path / "report.json"
+    validated = set()  # Reports with the same words are validated once.
+
+    def prepare(scenario):
+        words = arguments([f"FROM {scenario.image}", scenario.line], *scenario.tests)
+        if scenario.has_overlay:
+            (tmp_path / "overlay").mkdir()
+            words += ["--overlay", str(tmp_path / "overlay")]
+
+        def evaluate(engine):
+            with monkeypatch.context() as patch:
+                engine.install(patch)
+                code, out, err = called(de.main, *words)
+            engine.catch_up()
+            report = json.loads(output.read_text())
+            output.unlink()
+            left = engine.left() + os.listdir(str(tmp_path / "tmp"))
+            found = Found(code, report, out + err, left)
+            shape = (found.kind, found.statuses, bool(report["warnings"]))
+            if shape not in validated:
+                schema("report").validate(report)
+                validated.add(shape)
+            return found
+
+        return evaluate
+
+    return prepare
+
+
+def is_right(found: Found, sound: Found, number: int | None) -> bool:
+    """Return whether an evaluation has the score of a sound one, or none for a good reason."""
+    if found.score is None:
+        reasons = [de.INTERRUPTED] if number else [de.ENGINE, de.REGISTRY]
+        return found.kind in [*reasons, sound.kind]
+    return (found.score, found.statuses) == (sound.score, sound.statuses)
+
+
+def exit_code(found: Found, number: int | None) -> int:
+    """Return the exit code that belongs to a report, after a signal or without one."""
+    if number and found.kind == de.INTERRUPTED:
+        return 128 + number
+    return int(bool(found.kind or found.report["summary"]["failed_tests"]))
+
+
+def problems_of(found: Found, number: int | None) -> Iterator[str]:
+    """Yield what is wrong with an evaluation, except for its score."""
+    if found.code != exit_code(found, number):
+        yield f"exit code {found.code}"
+    if "Traceback" in found.printed:
+        yield found.printed
+
+
+def cases() -> Iterator[Any]:
+    """Yield each scenario with each mode; a seventh of them for tests/run quick."""
+    long = pytest.mark.long("5,000 evaluations")
+    for at, name in enumerate(SCENARIOS):
+        for other, mode in enumerate([*FAULTS, *INTERRUPTS]):
+            yield pytest.param(name, mode, marks=[long] * bool((at + other) % 7))
+
+
+@pytest.mark.parametrize(("name", "mode"), list(cases()))
+def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(name, mode, prepare):
+    scenario = SCENARIOS[name]
+    number, fault = INTERRUPTS.get(mode) or (None, FAULTS[mode])
+    evaluate = prepare(scenario)
+    engine = Engine(is_old=scenario.is_old, has_shell=scenario.has_shell)
+    sound = evaluate(engine)
+    commands = engine.commands
+    retries = [nth for nth, command in enumerate(commands, 1) if command == scenario.retried]
+    failures = []
+
+    for nth, command in enumerate(commands, 1):
+        engine = Engine(is_old=scenario.is_old, has_shell=scenario.has_shell)
+        engine.break_command(nth, fault)
+        found = evaluate(engine)
+        problems = list(problems_of(found, number))
+        if not is_right(found, sound, number) and nth not in retries[-1:]:
+            problems.append(str(found.report["error"] or found.statuses))
+        if found.left and not found.report["warnings"] and mode not in UNSEEN:
+            problems.append(f"no warning of {found.left}")
+        if found.left:
+            engine.repair()
+            ours = [what for what in evaluate(engine).left if de.NAME in what]
+            problems += [f"{ours} stay after the next evaluation"] * bool(ours)
+        failures += [f"{name}, {mode}, {nth} ({command}): {problem}" for problem in problems]
+
+    assert scenario.expected in (sound.kind, sound.statuses)
+    assert sound.left == []
+    assert not failures, "\n".join(failures)
