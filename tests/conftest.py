@@ -10,12 +10,14 @@ import io
 import json
 import os
 import py_compile
+import runpy
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from engine import FakeHub, census, docker, engine_answers, find_buildkit, started_engine
@@ -136,8 +138,8 @@ class Fake:
     def inject(self, faults):
         """Let calls fail, in the words of tests/docker-fault, with "; " between two calls."""
         for line in filter(None, faults.split("; ")):
-            program = PROJECT / "tests" / "docker-fault"
-            subprocess.run([sys.executable, str(program), *shlex.split(line)], check=True)
+            with mock.patch.object(sys, "argv", ["docker-fault", *shlex.split(line)]):
+                runpy.run_path(str(PROJECT / "tests" / "docker-fault"))
 
     def shell(self, *lines):
         """Let a script play the image's /bin/sh."""
