@@ -628,7 +628,8 @@ class Batch:
         if report["error"]:
             reasons = [report["error"]["message"]]
         points = f"{summary['total_score']:.15g} of {summary['max_score']:.15g}"
-        return de.printable(": ".join([points, *reasons[:1]]))
+        result = ": ".join([points, *reasons[:1]])
+        return de.printable("; warning: ".join([result, *report["warnings"]]), 1000)
 
     def problem_of(self, task: Task) -> str:
         """Return why a task has no score."""

@@ -605,6 +605,13 @@ def test_reference_of_a_rubric_without_points_ends_no_run(stub):
     assert "reference fails: x 0 of 0\n" in run("--reference", "ref")[1]
 
 
+def test_warnings_of_a_reference_that_fails_are_printed(fake):
+    tree({"ref/x": "FROM x"}, run_command("false"))
+    Path("artifacts/ref/.git").write_text("")
+
+    assert "; warning: build context: .git is a file" in run("--reference", "ref")[1]
+
+
 @pytest.mark.parametrize("is_last", [False, True], ids=["control first", "control last"])
 def test_failures_beside_a_reference_that_fails_now_are_suspicious(stub, is_last):
     """Its own report is not kept. Others are not marked: those of repositories where it passes."""
