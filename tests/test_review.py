@@ -364,19 +364,19 @@ RUN printf '#!/bin/sh\necho = $(($1 * 7))\n' >/bin/tool && chmod +x /bin/tool
 """
 
 
-# busybox has no /usr/local/bin. The legacy builder would leave the first stage of the solution.
-@pytest.mark.parametrize("base", ["debian:bookworm-slim", "busybox:stable"])
 def test_tests_that_prove_nothing_or_fail_are_named_with_their_image(
-    clean_engine, buildkit, base, rubric
+    clean_engine, buildkit, rubric
 ):
+    """The base has no /usr/local/bin; the legacy builder would leave a stage of the solution."""
     os.mkdir("context")
     Path("context/README").write_text("")
     Path("solution").write_text(SOLUTION)
     path = rubric(*MEASURED)
 
-    code, out, _ = run(path, "--base", base, "--context", "context", "--solution", "solution")
+    files = ["--context", "context", "--solution", "solution"]
+    code, out, _ = run(path, "--base", "busybox:stable", *files)
 
-    points = "bare 0 (0 %), copied 3 (31 %), faked 4.5 (47 %), solution 8.5 (89 %)"
+    points = "bare 0 (0.0%), copied 3 (31.5%), faked 4.5 (47.3%), solution 8.5 (89.4%)"
     assert f"{points}, only the solution earns 5 of 9.5 points\n" in out
     assert re.findall(r"\w+: tests\[\d\]", out) == [
         "copied: tests[0]",
