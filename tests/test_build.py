@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import time
 from pathlib import Path
 from typing import NamedTuple, Sequence
 
@@ -848,48 +847,3 @@ def test_control_experiment_writes_new_bytes_and_many_if_the_disk_may_be_full(
 
     assert {len(content) for content in written} == {size}
     assert len(set(written)) == len(written) >= 2
-
-
-# Hostile texts
-
-HOSTILE = {  # what begins an instruction, and is then repeated
-    "blank lines": ("", "         \n"),
-    "one line": ("", "a"),
-    "blanks": ("RUN", " "),
-    "brackets": ("#1 ", "["),
-    "here-documents without an end": ("RUN ", "<<"),
-    "here-documents": ("", "RUN <<a >/b && cat /b\ntext \na\n"),
-    "backslashes": ("RUN ", "\\"),
-    "continued lines": ("RUN ", "         \\\n"),
-    "flags": ("COPY", " --a"),
-    "the beginning of an exit code": ("", "executor failed running ["),
-    "prefixes": ("", "ERROR: failed to solve: "),
-}
-
-
-def read_all(text):
-    """Read a text in all ways in which texts of others are read."""
-    parsed = de.parse_dockerfile(f"{text}\nFROM $a".encode())
-    list(de.needed_images(parsed, [text]))
-    de.new_syntax(parsed)
-    log = de.BuildLog(de.Console(None))
-    for at in range(0, len(text), de.CHUNK):
-        log.feed(text[at : at + de.CHUNK].encode())
-    build = log.finish(1, seconds=0.0)
-    dockerfile_fault(build, error=text)
-    de.explains(de.Missing(de.Need(text, ""), text), build)
-    de.suspicion(text.split("\n"))
-    de.run_exit_code([text])
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_text_of_1_mb_is_read_in_linear_time(what):
-    start, repeated = HOSTILE[what]
-    earlier = 0.5
-    for size in (10**6 // 16, 10**6 // 4, 10**6):
-        begin = time.process_time()
-        read_all(start + repeated * (size // len(repeated)))
-        seconds = time.process_time() - begin
-
-        assert seconds < max(0.5, 10 * earlier)  # 4 if it is linear, 16 if it is not
-        earlier = seconds

@@ -1,0 +1,183 @@
+"""No text of others takes long to read: patterns and readers are linear in its length."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from batch import ea
+from conftest import PROJECT, load_program, make_report
+
+import DockerfileEvaluator as de
+
+lb = load_program(PROJECT / "reports" / "leaderboard.py")
+review = load_program(PROJECT / "rubrics" / "review.py")
+
+HOSTILE = {  # what begins a text, and is then repeated
+    "blank lines": ("", "         \n"),
+    "one line": ("", "a"),
+    "digits": ("", "1"),
+    "blanks": ("RUN", " "),
+    "brackets": ("#1 ", "["),
+    "braces": ("", "{a"),
+    "quotes": ("RUN <<", "\"'"),
+    "variables": ("FROM ", "${a:-"),
+    "colours": ("", "\x1b["),
+    "here-documents without an end": ("RUN ", "<<"),
+    "here-documents": ("", "RUN <<a >/b && cat /b\ntext \na\n"),
+    "backslashes": ("RUN ", "\\"),
+    "continued lines": ("RUN ", "         \\\n"),
+    "flags": ("COPY", " --a"),
+    "folders": ("", "/a"),
+    "the beginning of an exit code": ("", "executor failed running ["),
+    "prefixes": ("", "ERROR: failed to solve: "),
+}
+MB = 2**20  # characters
+
+
+def assert_linear(read, what, largest=MB):
+    """Read texts, each four times as long as the one before."""
+    start, repeated = HOSTILE[what]
+    earlier = 0.5
+    for size in (largest // 64, largest // 16, largest // 4, largest):
+        text = start + repeated * (size // len(repeated))
+        begin = time.process_time()
+        read(text)
+        seconds = time.process_time() - begin
+        # 4 times as long if it is linear, 16 times if it is not.
+        assert seconds < max(0.5, 10 * earlier), f"{seconds} s for {size} characters of {what}"
+        earlier = seconds
+
+
+# Patterns
+
+
+def patterns():
+    """Yield each way in which a module uses one of its patterns, by name."""
+    for module in (de, ea, lb, review):
+        source = Path(module.__file__).read_text()
+        for name, value in vars(module).items():
+            several = value.items() if isinstance(value, dict) else [("", value)]
+            for key, pattern in several:
+                if isinstance(pattern, re.Pattern):
+                    used = re.findall(rf"\b{name}\.(search|match|fullmatch|findall|sub)\b", source)
+                    for method in sorted(set(used or ["search"])):
+                        yield f"{module.__name__}.{name}{key}.{method}", pattern, method
+
+
+PATTERNS = {name: words for name, *words in patterns()}
+
+
+@pytest.mark.long("800 texts")
+@pytest.mark.parametrize("name", PATTERNS)
+def test_pattern_is_linear(name):
+    pattern, method = PATTERNS[name]
+    more = ["x"] if method == "sub" else []
+
+    def read(text):
+        words = [*more, text]
+        if isinstance(pattern.pattern, bytes):
+            words = [word.encode() for word in words]
+        getattr(pattern, method)(*words)
+
+    for what in HOSTILE:
+        assert_linear(read, what, largest=MB // 8)
+
+
+# Readers
+
+
+def read_dockerfile(text):
+    parsed = de.parse_dockerfile(f"{text}\nFROM $a".encode())
+    list(de.needed_images(parsed, [text]))
+    de.new_syntax(parsed)
+
+
+def read_log(text):
+    log = de.BuildLog(de.Console(None))
+    for at in range(0, len(text), de.CHUNK):
+        log.feed(text[at : at + de.CHUNK].encode())
+    build = log.finish(1, seconds=0.0)
+    options = de.Options("Dockerfile", "repo", context=".")
+    de.dockerfile_fault(build._replace(error=text), options, de.parse_dockerfile(b"FROM x"))
+    de.explains(de.Missing(de.Need(text, ""), text), build)
+    de.run_exit_code([text])
+
+
+def read_output(text):
+    capture = de.Capture("nonce", [b"x" * 1000])
+    capture.feed(b"nonce=B\n")
+    for at in range(0, len(text), de.CHUNK):
+        capture.feed(text[at : at + de.CHUNK].encode())
+    capture.finish()
+    lines = de.text_lines(text)
+    de.suspicion(lines)
+    de.reason(lines)
+    de.last_line(text)
+
+
+def read_answer(text):
+    de.docker_error(text)
+    de.is_absent("/program", text)
+    de.parse_object(text)
+
+
+def read_rubric(text):
+    """The text is in all places of a rubric where it is allowed, and then in all."""
+    short = text[: de.MAX_ARGUMENT]
+    params = {"command": short, "contains": [short] * (1 + len(text) // len(short))}
+    test = {"type": "output_contains", "params": {**params, "draw": {"a": [0, 10**6]}}}
+    for item in (test, {**test, "id": text, "type": text}):
+        content = json.dumps({"tests": [item]}).encode()
+        with contextlib.suppress(de.EvaluationError):
+            rubric = de.read_rubric(content, "rubric.json")
+            list(review.lint(rubric.tests, None))
+    with contextlib.suppress(de.EvaluationError):
+        de.read_rubric(text.encode(), "rubric.json")
+
+
+READERS = [read_dockerfile, read_log, read_output, read_answer, read_rubric]
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_reader_is_linear(read, what):
+    assert_linear(read, what)
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_reader_of_a_report_is_linear(what, tmp_path):
+    file = tmp_path / "Dockerfile"
+    file.write_text("FROM x")
+    rubric = {"tests": [{"type": "run_command", "params": {"command": "true"}}]}
+    options = de.checked(de.Options(str(file), "repo", rubric))
+    report = make_report(["failed"], options)
+
+    def read(text):
+        for row in report["test_results"]:
+            row.update(message=text, output=text)
+        report["build"]["log"] = text
+        file.write_text(json.dumps(report))
+        lb.read_report(str(file), model="", sample="")
+        de.as_junit(report)
+        file.write_text(text)
+        with contextlib.suppress(ValueError, RecursionError):
+            lb.read_report(str(file), model="", sample="")
+        de.read_report(str(file))
+
+    assert_linear(read, what)
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_reader_of_the_working_directory_of_a_solution_is_linear(what, tmp_path):
+    file = tmp_path / "Dockerfile"
+
+    def read(text):
+        file.write_text(text)
+        review.workdir_of(str(file))
+
+    assert_linear(read, what)
