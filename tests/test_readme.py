@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from batch import scores, tree
 from cases import run_command
-from conftest import PROJECT, error_of, outcome, schema
+from conftest import PROJECT, error_of, make_report, outcome, schema
 from engine import census
 
 import DockerfileEvaluator as de
@@ -25,7 +25,7 @@ import DockerfileEvaluator as de
 FOLDERS = ("", "artifacts", "rubrics", "reports", "tests")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SESSION = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
-PROGRAM = r"(?:cd \S+ && )?(?:[A-Z_]+=\S+ )*(?:python3|tests/|dask|while|for|awk|\.venv/)"
+PROGRAM = r"(?:cd \S+ && )?(?:[A-Z_]+=\S+ )*(?:python3|tests/|dask|while|for|awk|grep|\.venv/)"
 COMMAND = re.compile(
     rf"^    ({PROGRAM}.*)$"  # an indented line
     r"|`((?:python3|tests/with-engine) [^`]+)`"  # in a sentence
@@ -85,6 +85,7 @@ SHARDS = [ARTIFACTS.command(f"--shard {part}/2") for part in (1, 2)]
 SCHEDULER = ARTIFACTS.command("dask scheduler")  # test_dask.py runs these three
 WORKER = ARTIFACTS.command("dask worker")
 DASK = ARTIFACTS.command("--dask")
+FORGET = ARTIFACTS.command("grep -rl")
 PRUNE = ARTIFACTS.command("docker builder prune")
 TAKE_OUT_ALL = ARTIFACTS.command("awk -f")
 HIDDEN = ARTIFACTS.command("--volume=")
@@ -400,6 +401,18 @@ def test_first_session_is_what_is_printed():
 
 @pytest.mark.no_podman
 @pytest.mark.usefixtures("engine")
+def test_reports_are_deleted_whose_reference_failed_too(dockerfile, rubric):
+    os.mkdir("reports")
+    inputs = de.checked(de.Options(dockerfile("FROM x"), "r", rubric(run_command("true"))))
+    for name, suspect in (("a", "reference"), ("b", "network"), ("c", None)):
+        report = make_report("build", inputs, suspect=suspect)
+        Path(f"reports/{name}.json").write_text(de.as_json(report))
+
+    assert run(FORGET).returncode == 0
+
+    assert sorted(os.listdir("reports")) == ["b.json", "c.json"]
+
+
 def test_build_cache_is_pruned():
     assert run(PRUNE.replace("while sleep 600", "for once in 1")).returncode == 0
 
