@@ -399,8 +399,6 @@ def test_first_session_is_what_is_printed():
     assert re.sub(varies, "", printed).splitlines() == re.sub(varies, "", shown).splitlines()
 
 
-@pytest.mark.no_podman
-@pytest.mark.usefixtures("engine")
 def test_reports_are_deleted_whose_reference_failed_too(dockerfile, rubric):
     os.mkdir("reports")
     inputs = de.checked(de.Options(dockerfile("FROM x"), "r", rubric(run_command("true"))))
@@ -413,6 +411,8 @@ def test_reports_are_deleted_whose_reference_failed_too(dockerfile, rubric):
     assert sorted(os.listdir("reports")) == ["b.json", "c.json"]
 
 
+@pytest.mark.no_podman
+@pytest.mark.usefixtures("engine")
 def test_build_cache_is_pruned():
     assert run(PRUNE.replace("while sleep 600", "for once in 1")).returncode == 0
 
