@@ -156,10 +156,11 @@ ACCEPTED = [
 
 
 def rules(test):
-    """Return the rules that a test breaks. This needs shfmt (pip install shfmt-py)."""
+    """Return the rules that a test breaks."""
+    shfmt = review.find_shfmt() or pytest.skip("needs shfmt (pip install shfmt-py)")
     test = run_command(test) if isinstance(test, str) else test
     rubric = review.de.read_rubric(json.dumps({"tests": [test]}).encode(), "rubric")
-    return [rule for _, rule, _ in review.lint(rubric.tests, review.find_shfmt())]
+    return [rule for _, rule, _ in review.lint(rubric.tests, shfmt)]
 
 
 @pytest.mark.parametrize(
