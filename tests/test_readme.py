@@ -500,7 +500,7 @@ def test_review_is_what_is_printed_and_only_the_solution_passes_with_draw():
     drawn = run(REVIEW).stdout
 
     assert shown == MAIN.printed[REVIEW]
-    assert "faked 0 (0 %), solution 1 (100 %), only the solution earns 1 of 1 points" in drawn
+    assert "faked 0 (0.0%), solution 1 (100.0%), only the solution earns 1 of 1 points" in drawn
 
 
 @pytest.mark.release
