@@ -242,9 +242,7 @@ def test_buildkit_without_buildx_is_no_fault_of_the_dockerfile(clean_engine, eva
 # Interrupts
 
 
-@pytest.mark.image_store
-@pytest.mark.parametrize("where", ["test", "build"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("where", "number"), [("test", signal.SIGTERM), ("build", signal.SIGINT)])
 def test_interrupted_evaluation_leaves_nothing(
     clean_engine, builder, start, arguments, report, where, number
 ):
@@ -271,7 +269,6 @@ KILLED_IN = {
 }
 
 
-@pytest.mark.image_store
 @pytest.mark.parametrize("where", KILLED_IN)
 def test_next_run_removes_what_a_killed_run_has_left(
     engine, builder, start, arguments, evaluate, tmp_path, where
