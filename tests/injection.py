@@ -15,6 +15,7 @@ once             the first RUN or test with this word is killed, unless it goes 
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 import json
@@ -38,6 +39,8 @@ IMAGE = [{"Id": "1d" * 32, "Size": 1, "Os": "linux", "Architecture": "amd64"}]
 CONTAINER = {"Running": True, "ExitCode": 0, "StartedAt": "2026"}
 LOST = "Cannot connect to the Docker daemon at unix:///fake. Is the docker daemon running?"
 PROCESS = 2**23  # from here on no process has such an id
+BROKEN = "Error response from daemon: something is wrong"
+KILLED = -signal.SIGKILL
 LATE = 1.0  # seconds in which an engine completes what a docker has begun that was killed
 
 
@@ -119,10 +122,10 @@ class Engine:
         self.images, self.containers = set(), {}
         self.commands = []  # names of commands
         self.clock = Clock()
-        self.away = 0  # for this many further commands
+        self.away, self.answers = 0, ()  # for so many further commands, without these
+        self.late = None  # when the engine completes what was killed, and this as a function
         self.signals = threading.Semaphore(0)  # those that the evaluator has taken
         self._fault, self._nth = None, 0
-        self._late = None  # when the engine does what it still does, and this as a function
         self._once = 0  # RUNs and tests with this word
         self._processes = {}
         self._is_old, self._has_shell = is_old, has_shell
@@ -163,10 +166,10 @@ class Engine:
         is_broken = len(self.commands) == self._nth
         if "once" in text + str(words[-2:]):
             self._once += 1 + is_broken
-        self.catch_up(self.clock.now)
+        self._catch_up(self.clock.now)
         if is_broken:
             reply = self._fault(self, words, work)
-        elif self.away > 0:
+        elif self.away > 0 and self.commands[-1] not in self.answers:
             self.away -= 1
             reply = error(words, LOST)
         else:
@@ -176,18 +179,15 @@ class Engine:
         self._processes[pid] = process
         return process
 
-    def do_late(self, work):
-        """Do the work of a command that was killed a little later."""
-        self._late = (self.clock.now + LATE, work)
-
-    def catch_up(self, now=float("inf")):
+    def _catch_up(self, now):
         """Do what is late."""
-        if self._late and now >= self._late[0]:
-            self._late, (_, work) = None, self._late
+        if self.late and now >= self.late[0]:
+            self.late, (_, work) = None, self.late
             work()
 
     def left(self):
-        """Return the names of all that an evaluation has created."""
+        """Return the names of all that an evaluation has created, and what is late."""
+        self._catch_up(float("inf"))
         return sorted(name for name in {*self.images, *self.containers} if name != "base")
 
     def _version(self, *_):
@@ -288,27 +288,15 @@ def no_such(what):
     return Reply(1, "", f"Error response from daemon: No such {what}\n")
 
 
-def error(words, text):
-    return Reply(125 if words[0] == "run" else 1, "", f"docker: {text}\n")
+def error(words, text, stdout=""):
+    return Reply(125 if words[0] == "run" else 1, stdout, f"docker: {text}\n")
 
 
-# How a command goes wrong: functions of the engine, the command and its work.
+# How a command goes wrong: functions of the engine, the command and its work
 
 
-def daemon_error(engine, words, work):
-    return error(words, "Error response from daemon: something is wrong")
-
-
-def daemon_error_after(engine, words, work):
-    return daemon_error(engine, words, work)._replace(stdout=work().stdout)
-
-
-def exits_with(code):
-    return lambda engine, words, work: Reply(code)
-
-
-def killed(engine, words, work):
-    return Reply(-signal.SIGKILL)
+def exit_with(code, *_):
+    return Reply(code)
 
 
 def killed_within(engine, words, work):
@@ -317,81 +305,61 @@ def killed_within(engine, words, work):
     reply = work()
     engine.images, engine.containers = images, containers
     if words[0] == "run":
-        containers[re.search("--name=(\\S+)", " ".join(words))[1]] = CONTAINER
-    return reply.cut()._replace(code=-signal.SIGKILL)
+        containers[split(words[1:])[0]["--name"]] = CONTAINER
+    return reply.cut()._replace(code=KILLED)
 
 
-def killed_and_done_later(engine, words, work):
-    engine.do_late(work)
-    return Reply(-signal.SIGKILL)
+def killed_and_done_later(engine, _words, work):
+    engine.late = (engine.clock.now + LATE, work)
+    return Reply(KILLED)
 
 
-def killed_after(engine, words, work):
-    return work()._replace(code=-signal.SIGKILL)
+def cannot_start(*_):
+    raise OSError(errno.EAGAIN, "no more processes")
 
 
-def cut(engine, words, work):
-    return work().cut()
+def away_for(count, *but):
+    """The engine is away for some commands, `but` for those that it still answers."""
 
-
-def hangs(engine, words, work):
-    return Reply(None)
-
-
-def hangs_after(engine, words, work):
-    return work()._replace(code=None)
-
-
-def away_for(count):
-    def fault(engine, words, work):
-        engine.away = count - 1
+    def fault(engine, words, _work):
+        engine.away, engine.answers = count - 1, but
         return error(words, LOST)
 
     return fault
 
 
-def interrupt(engine, *numbers):
-    """Send signals, and wait until the evaluator has taken them."""
-    for number in numbers:
-        signal.pthread_kill(threading.main_thread().ident, number)
-        assert engine.signals.acquire(timeout=60)
+def interrupted(*numbers, then=lambda work: Reply(None)):
+    """Send signals, and wait until the evaluator has taken them; then it hangs."""
 
-
-def interrupted(*numbers):
-    def fault(engine, words, work):
-        interrupt(engine, *numbers)
-        return Reply(None)
-
-    return fault
-
-
-def interrupted_after(*numbers):
-    def fault(engine, words, work):
-        reply = work()
-        interrupt(engine, *numbers)
-        return reply
+    def fault(engine, _words, work):
+        for number in numbers:
+            signal.pthread_kill(threading.main_thread().ident, number)
+            assert engine.signals.acquire(timeout=60)
+        return then(work)
 
     return fault
 
 
 FAULTS = {
-    "daemon error": daemon_error,
-    "daemon error after": daemon_error_after,
-    **{f"exit code {code}": exits_with(code) for code in (1, 125, 126, 127, 137)},
-    "killed before": killed,
+    "daemon error": lambda _, words, work: error(words, BROKEN),
+    "daemon error after": lambda _, words, work: error(words, BROKEN, work().stdout),
+    **{f"exit code {code}": functools.partial(exit_with, code) for code in (1, 125, 126, 127, 137)},
+    "killed before": functools.partial(exit_with, KILLED),
     "killed within": killed_within,
     "killed, done later": killed_and_done_later,
-    "killed after": killed_after,
-    "output cut": cut,
-    "hang": hangs,
-    "hang after": hangs_after,
+    "killed after": lambda _, words, work: work()._replace(code=KILLED),
+    "output cut": lambda _, words, work: work().cut(),
+    "hang": functools.partial(exit_with, None),
+    "hang after": lambda _, words, work: work()._replace(code=None),
     "away for 2": away_for(2),
     "away for 9": away_for(9),
     "away": away_for(10**9),
+    "away for all but version": away_for(10**9, "version"),
+    "no process": cannot_start,
 }
 INTERRUPTS = {
     "INT": (signal.SIGINT, interrupted(signal.SIGINT)),
     "TERM": (signal.SIGTERM, interrupted(signal.SIGTERM)),
-    "TERM after": (signal.SIGTERM, interrupted_after(signal.SIGTERM)),
+    "TERM, goes on": (signal.SIGTERM, interrupted(signal.SIGTERM, then=lambda work: work())),
     "INT and TERM": (signal.SIGINT, interrupted(signal.SIGINT, signal.SIGTERM)),
 }
