@@ -232,6 +232,7 @@ def test_interrupt_ends_the_copy():
         de.copy_over("source", "copy", docker)
 
 
+@pytest.mark.long("writes thousands of folders")
 # The paths of the copy are longer by the name of the temporary folder; Linux allows 4,096 bytes.
 @pytest.mark.parametrize(
     ("folders", "expected"), [("d/" * 1500, "passed"), ("d/" * 2030, "build")], ids=["1500", "2030"]

@@ -434,6 +434,7 @@ def test_difference_of_two_models_is_in_percentage_points():
     assert out.startswith(f"{head}6 repositories\n")
 
 
+@pytest.mark.long("writes 10,000 reports")
 def test_page_of_10000_reports_is_smaller_than_4_megabytes():
     keys = itertools.product(map(str, range(20)), [""], map(str, range(500)))
     reports = {key: lb.Report(*key, "", score=0.5, details='<"&">成功' * 500) for key in keys}

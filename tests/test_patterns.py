@@ -143,6 +143,7 @@ def read_rubric(text):
 READERS = [read_dockerfile, read_log, read_output, read_answer, read_rubric]
 
 
+@pytest.mark.long("170 texts")
 @pytest.mark.parametrize("what", HOSTILE)
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 def test_reader_is_linear(read, what):
