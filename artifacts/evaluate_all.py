@@ -588,8 +588,11 @@ class Batch:
             self._run_round(due, workers)
             again = [task for task in self.tasks if self._is_due_again(task)]
             if again and not self._has_stopped():
-                self.screen.line(f"second round: retrying {counted(len(again), 'Dockerfile')}")
-                self._run_round(self._with_references(again), workers, is_last=True)
+                due = self._with_references(again)
+                line = f"second round: retrying {counted(len(again), 'Dockerfile')}"
+                beside = counted(len(due) - len(again), "reference")
+                self.screen.line(f"{line}, {beside} beside them" if len(due) > len(again) else line)
+                self._run_round(due, workers, is_last=True)
         finally:
             self.screen.clear()
 
