@@ -642,6 +642,9 @@ an image can be pulled again only the second time -> from, build, from, control:
 an image that is there cannot be pulled again -> build, from, control, line: registry
     faults: from stderr=toomanyrequests; build stderr=toomanyrequests
     there: x
+the second build fails for another reason -> from, build, from, control, line: registry
+    dockerfile: FROM x
+    faults: pull x=toomanyrequests; build nth=2 stderr='failed to get digest'
 its registry gives no other image either -> from, build, from, control, line, from: registry
     dockerfile: FROM ghcr.io/x
     faults: pull ghcr.io='manifest unknown'

@@ -275,7 +275,7 @@ def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(
 def test_third_signal_ends_a_write_that_nobody_reads(fake, start, arguments, tmp_path):
     os.mkfifo(tmp_path / "report.json")
     process = start(*arguments(["FROM x"], TRUE))
-    wait_for(lambda: fake.count("image rm"))
+    wait_for(lambda: fake.count("run") and not fake.left())
 
     wait_for(lambda: process.send_signal(signal.SIGINT) or process.poll())
 
