@@ -489,7 +489,7 @@ def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
 
 
 def retire_dead_workers(client: Any, arguments: argparse.Namespace) -> None:
-    """Retire the workers without an engine or our files; raise RuntimeError if none is left."""
+    """Retire the workers without an engine or these files; raise RuntimeError if none is left."""
     folders = filter(None, (arguments.artifacts, arguments.rubrics, arguments.checkouts))
     problems = client.run(worker_problem, arguments.docker, list(folders))
     dead = [address for address, problem in problems.items() if problem]
@@ -546,7 +546,7 @@ def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None
 
 
 def blame_host(report: de.Report) -> de.Report:
-    """Return a report with marks at what may have failed for the reason that its reference did."""
+    """Return a report with marks at what may have failed for the same reason as the reference."""
     error = report["error"] and {**report["error"], "suspect": REFERENCE}
     has_started = report["environment"]["image_starts"] is not False
     statuses = (de.TIMEOUT,) if has_started else (de.TIMEOUT, de.FAILED)
@@ -789,7 +789,7 @@ def after_controls(
 ) -> Iterator[tuple[Task, Outcome]]:
     """Hold back the retries of these repositories until the reference beside them has ended.
 
-    If it is interrupted, its retries are lost: the next start makes them, and it, anew.
+    If the reference is interrupted, its retries are lost: the next start runs all of them again.
     """
     waiting = set(repos)
     held: dict[str, list[tuple[Task, Outcome]]] = collections.defaultdict(list)
@@ -1075,7 +1075,7 @@ def _main(arguments: argparse.Namespace) -> int:
 
 
 def models_of(answers: Answers) -> str:
-    """Return the names that may have been meant."""
+    """List the models, one of which may have been meant."""
     return f"models there: {de.quoted(sorted(answers.models), SHOWN_NAMES)}"
 
 

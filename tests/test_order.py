@@ -52,7 +52,7 @@ GRAPHS = {
     "a required test does not exist": (["nope"], [], [], "unresolvable passed passed"),
     "a test requires itself": (["a"], [], [], "unresolvable passed passed"),
     "three tests require each other": (["b"], ["c"], ["a"], "unresolvable " * 3),
-    "a test requires one on a circle": (["b"], ["a"], ["a"], "unresolvable unresolvable skipped"),
+    "a test requires one on a cycle": (["b"], ["a"], ["a"], "unresolvable unresolvable skipped"),
     "a test requires one that can never run": (["no"], ["a"], [], "unresolvable skipped passed"),
 }
 
