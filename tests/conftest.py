@@ -79,7 +79,7 @@ name=$1
 case $name in image | container) name="$1 $2" ;; esac
 case $name in
 version | info) answer="cat $FAKE_DOCKER/$name" ;;
-ps) answer="ls $FAKE_DOCKER/containers" ;;
+ps) [ "$2" != -a ] || answer="ls $FAKE_DOCKER/containers" ;;
 "image ls") answer="ls $FAKE_DOCKER/images" ;;
 *) exec {python} -S -E -X utf8 {fake_docker} "$@" ;;
 esac

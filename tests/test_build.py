@@ -599,6 +599,9 @@ a pull takes too long, and the build does not -> from, build: passed
 a pull takes too long, and the build does, too -> from, build: registry
     faults: from HANG
     hangs: Step 1/1 : FROM x
+a pull takes too long, and a RUN does, too -> from, build, control: build_timeout
+    faults: from HANG
+    hangs: #1 [2/2] RUN x
 the builder does not know the syntax -> from, syntax, control: usage
     dockerfile: FROM x\nRUN --mount=type=cache,target=/c true
     faults: syntax stderr='unknown flag: mount'
@@ -753,9 +756,9 @@ def asked(fake):
 
 @pytest.mark.parametrize("flow", list(read_flows(FLOWS)), ids=lambda flow: flow.when)
 def test_build_is_prepared_made_and_judged_by_experiments(fake, evaluate, limited, tmp_path, flow):
-    hang = rf"do=print stdout='{flow.hangs}\n{LAST_LINE}\n'; %s do=hang"
-    faults = [flow.faults.replace("HANG", hang % "from")]
-    faults += [f"build {hang % 'build'}"] if flow.hangs else []
+    hang = rf"do=print stdout='%s\n{LAST_LINE}\n'; %s do=hang"
+    faults = [flow.faults.replace("HANG", hang % ("", "from"))]
+    faults += [f"build {hang % (flow.hangs, 'build')}"] if flow.hangs else []
     fake.inject("; ".join(faults).replace("CONTEXT", f"{tmp_path}/context"))
     if flow.there:
         (fake.folder / "images" / flow.there).touch()
@@ -764,6 +767,27 @@ def test_build_is_prepared_made_and_judged_by_experiments(fake, evaluate, limite
 
     assert f"{asked(fake)}: {outcome(report)}" == flow.then
     assert fake.left() == [flow.there] * bool(flow.there)
+
+
+def test_new_syntax_is_tried_without_and_then_with_the_frontend(monkeypatch):
+    texts = []
+    monkeypatch.setattr(de, "build_scratch", lambda *words: texts.append(words[2]) or de.Build(1))
+    monkeypatch.setattr(de, "host_fault", lambda *words: None)
+    dockerfile = de.parse_dockerfile(b"# syntax=a/b\nFROM x\nCOPY --link a /")
+
+    de.syntax_fault(de.Workspace(de.Docker("docker")), de.Options("Dockerfile", "r"), dockerfile)
+
+    assert [text.split("\n")[0] for text in texts] == ["FROM scratch", "# syntax=a/b"]
+
+
+@pytest.mark.parametrize("number", [2, 9, 11, 15])
+def test_docker_that_any_signal_has_ended_is_no_fault_of_the_dockerfile(number):
+    workspace = de.Workspace(de.Docker("no-docker"))
+    dockerfile = de.parse_dockerfile(b"FROM x")
+
+    fault = de.find_fault(workspace, de.Options("Dockerfile", "r"), dockerfile, [de.Build(-number)])
+
+    assert fault.kind == de.ENGINE
 
 
 def test_engine_that_does_not_come_back_after_a_failed_build_is_at_fault(
