@@ -55,7 +55,7 @@ import DockerfileEvaluator as de
 
 DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
 MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
-MAX_FAILURES = 3  # evaluations without a report in a row, for each that runs at a time
+MAX_FAILURES = 3  # errors of the engine or of files in a row, for each evaluation at a time
 WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
 TICK = 0.5  # seconds between two looks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
@@ -565,9 +565,8 @@ class Batch:
         self.tasks = tasks
         self.references = [task for task in tasks if task.model == benchmark.arguments.reference]
         self.scores: dict[Task, Score] = {}  # of the reports for the same inputs
-        self.outcomes: dict[
-            Task, Outcome
-        ] = {}  # of this run, of what has no score; without the reports
+        # Of this run, of what has no score; without the reports
+        self.outcomes: dict[Task, Outcome] = {}
         self.signals: list[int] = []  # of the user
         self.problem = ""  # why the run has stopped
         self.screen = Screen()
@@ -614,10 +613,11 @@ class Batch:
         failing = self.failing_references()
         if not failing or self._has_stopped():
             return
-        for task in failing[:SHOWN_NAMES]:
-            self.screen.line(f"reference fails: {task.repo} {self._shortfall(task)}")
+        reasons = [self._shortfall(task) for task in failing[:SHOWN_NAMES]]
+        for task, reason in zip(failing, reasons):
+            self.screen.line(f"reference fails: {task.repo} {reason}")
         if len(failing) == len(self.references):
-            example = f"{failing[0].repo}: {self._shortfall(failing[0])}"
+            example = f"{failing[0].repo}: {reasons[0]}"
             self._stop(f"no reference gets all points on this machine ({example})")
 
     def _shortfall(self, task: Task) -> str:
