@@ -138,8 +138,12 @@ class Fake:
     def inject(self, faults):
         """Let calls fail, in the words of tests/docker-fault, with "; " between two calls."""
         for line in filter(None, faults.split("; ")):
-            with mock.patch.object(sys, "argv", ["docker-fault", *shlex.split(line)]):
-                runpy.run_path(str(PROJECT / "tests" / "docker-fault"))
+            self.docker_fault(*shlex.split(line))
+
+    def docker_fault(self, *words):
+        """Call tests/docker-fault in this process."""
+        with mock.patch.object(sys, "argv", ["docker-fault", *words]):
+            runpy.run_path(str(PROJECT / "tests" / "docker-fault"))
 
     def shell(self, *lines):
         """Let a script play the image's /bin/sh."""
@@ -307,13 +311,17 @@ def make_report(outcome, options, inputs=None, suspect=None, log=""):
     return de.make_report(evaluation)
 
 
-def called(main, *words, encoding="utf-8"):
-    """Call a program's main() in this process; return its exit code, stdout and stderr."""
+def called(main, *words, encoding="utf-8", is_one_screen=False):
+    """Call a program's main() in this process; return its exit code, stdout and stderr.
+
+    As on one screen, stdout may have both.
+    """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = [signal.getsignal(number) for number in numbers]
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        screen = contextlib.redirect_stderr(out if is_one_screen else err)
+        with contextlib.redirect_stdout(out), screen:
             code = main([str(word) for word in words])
     except SystemExit as end:
         code = end.code
