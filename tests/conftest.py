@@ -406,7 +406,13 @@ def busybox(tmp_path_factory):
     )
 
 
-@pytest.fixture(params=["dash", "bash", "busybox"])
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.long("the same in another shell"))
+    for name in ("bash", "busybox")
+]
+
+
+@pytest.fixture(params=["dash", *OTHERS])
 def shell(request, tmp_path):
     """Return each shell that images have as /bin/sh, under the name sh."""
     name = request.param

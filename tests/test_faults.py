@@ -516,6 +516,7 @@ def test_accident_is_no_fault_of_the_dockerfile(harmed, builder, evaluate, row):
     assert lines[-1] in report["build"]["log"]
 
 
+@pytest.mark.release
 def test_image_whose_containers_block_their_engine_fails(private_engine, select, legacy, evaluate):
     """The engine opens /etc/passwd at each start, and gives no answer about that container."""
     blocked = private_engine()

@@ -309,6 +309,7 @@ def test_own_dockerfile_is_scored():
     assert written() == ["reports/gpt-5/express.json"]
 
 
+@pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("fake", "checkout")
 def test_image_is_kept_to_work_on_one_test():
     assert "image kept: " in run(KEEP).stdout
@@ -352,6 +353,7 @@ def test_benchmark_is_listed():
     assert "gpt-5: 2 Dockerfiles, 0 already scored\n" in run(LIST).stdout
 
 
+@pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("benchmark")
 @pytest.mark.parametrize("commands", [[ALL], [OVERLAY], SHARDS], ids=["all", "overlay", "shards"])
 def test_benchmark_is_evaluated(commands):
@@ -361,6 +363,7 @@ def test_benchmark_is_evaluated(commands):
     assert written() == ["reports/gpt-5/express.json", "reports/gpt-5/flask.json"]
 
 
+@pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("fake", "own_folder")
 def test_own_benchmark_is_scored_and_compared():
     tree(dict.fromkeys(["gpt-5/express", "reference/express"], "FROM x"))
@@ -375,6 +378,7 @@ def test_own_benchmark_is_scored_and_compared():
     assert "gpt-5" in Path("board.html").read_text()
 
 
+@pytest.mark.long("evaluates a benchmark")
 def test_board_begins_with_what_is_printed():
     """The reports are those of the picture, which cannot be made anew without a PATH."""
     program = PROJECT / PICTURE.split()[-1]
