@@ -55,7 +55,7 @@ import DockerfileEvaluator as de
 
 DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
 MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
-MAX_FAILURES = 3  # errors of the engine or of files in a row, for each evaluation at a time
+MAX_FAILURES = 3  # in a row, per parallel evaluation, before the engine is tried or the run stops
 WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
 TICK = 0.5  # seconds between two looks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
@@ -66,7 +66,7 @@ REFERENCE = "reference"  # a suspicion: the Dockerfile that is known to be right
 
 
 class Task(NamedTuple):
-    """A Dockerfile to evaluate. There may be 50,000, so all else is derived by Benchmark."""
+    """A Dockerfile to evaluate. There may be 50,000, so Benchmark computes all else."""
 
     model: str
     repo: str
@@ -80,7 +80,7 @@ class Task(NamedTuple):
         return f"{name} (beside retries)" if self.is_control else name
 
 
-# In the place of a task
+# Stands for the control experiment among the tasks that run.
 CONTROL_EXPERIMENT = Task("", "control experiment", "")
 
 
@@ -235,9 +235,9 @@ def files_below(
 ) -> Iterator[tuple[str, re.Match[str] | None]]:
     """Yield each file below a folder in the order of names, and how the first layout matches.
 
-    Not yielded is what is hidden, what is in a folder `checkouts`, and what is in a folder inside
-    an answer of several files. A link to a folder is followed, unless the folder was there before.
-    Folders that cannot be read are added to `left_out`.
+    Skips hidden files, folders named `checkouts`, and folders inside an answer of several files. A
+    link to a folder is followed, unless the folder was there before. Folders that cannot be read
+    are added to `left_out`.
     """
 
     def unreadable(error: OSError) -> None:
@@ -402,18 +402,6 @@ def interrupt_on_worker(batch_id: str, dask_worker: Any) -> None:
     signals_of(batch_id, dask_worker).append(signal.SIGINT)
 
 
-def worker_problem(docker: str, folders: Sequence[str]) -> str:
-    """Return why this machine cannot evaluate, or ""."""
-    for folder in folders:
-        if not os.path.isdir(folder):
-            return f"no such folder: {folder}"
-    try:
-        de.Docker(docker).connect()
-    except de.EvaluationError as error:
-        return str(error)
-    return ""
-
-
 # ---------------------------------------------------------------------------------------------
 # Where evaluations run
 # ---------------------------------------------------------------------------------------------
@@ -424,7 +412,7 @@ Call = Callable[[de.Options, List[int]], Outcome]  # evaluate_task(), try_engine
 class Workers(NamedTuple):
     """Threads of this process, or the workers of a Dask cluster. All raise EvaluationError."""
 
-    submit: Callable[[Call, de.Options, str], futures.Future[Outcome]]  # the last: on this worker
+    submit: Callable[[Call, de.Options, str], futures.Future[Outcome]]  # str: a worker's address
     parallel: Callable[[], int]  # evaluations that run at a time
     interrupt: Callable[[], Any]  # those that run, and later ones
 
@@ -466,7 +454,6 @@ def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
         ask(client.wait_for_workers, 1, timeout=WORKER_TIMEOUT)
         for path in (de.__file__, os.path.realpath(__file__)):
             ask(client.upload_file, path)
-        ask(retire_dead_workers, client, arguments)
         anywhere = client.get_executor(pure=False)
 
         def submit(call: Call, options: de.Options, worker: str) -> futures.Future[Outcome]:
@@ -486,18 +473,7 @@ def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
         )
     finally:
         client.close(timeout=5)
-
-
-def retire_dead_workers(client: Any, arguments: argparse.Namespace) -> None:
-    """Retire the workers without an engine or these files; raise RuntimeError if none is left."""
-    folders = filter(None, (arguments.artifacts, arguments.rubrics, arguments.checkouts))
-    problems = client.run(worker_problem, arguments.docker, list(folders))
-    dead = [address for address, problem in problems.items() if problem]
-    for address in dead:
-        say(f"worker {address} is retired: {problems[address]}")
-    client.retire_workers(dead)
-    if len(dead) == len(problems):
-        raise RuntimeError("no worker has both an engine and these files")
+        logging.disable(logging.NOTSET)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -532,7 +508,7 @@ def score_of(report: de.Report) -> Score:
 
 
 def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None:
-    """Return which of two reports for the same inputs stays, with what became of the other one.
+    """Return which of two reports for the same inputs stays, with a summary of the other.
 
     A retry stays if it has at least as many points; one without a score never replaces a score.
     """
@@ -546,7 +522,7 @@ def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None
 
 
 def blame_host(report: de.Report) -> de.Report:
-    """Return a report with marks at what may have failed for the same reason as the reference."""
+    """Mark what may have failed for the same reason as the reference; return the report."""
     error = report["error"] and {**report["error"], "suspect": REFERENCE}
     has_started = report["environment"]["image_starts"] is not False
     statuses = (de.TIMEOUT,) if has_started else (de.TIMEOUT, de.FAILED)
@@ -565,7 +541,7 @@ class Batch:
         self.tasks = tasks
         self.references = [task for task in tasks if task.model == benchmark.arguments.reference]
         self.scores: dict[Task, Score] = {}  # of the reports for the same inputs
-        # Of this run, of what has no score; without the reports
+        # The last outcome, in this run, of each task without a score; without its report
         self.outcomes: dict[Task, Outcome] = {}
         self.signals: list[int] = []  # of the user
         self.problem = ""  # why the run has stopped
@@ -641,7 +617,7 @@ class Batch:
 
     def _with_references(self, again: Sequence[Task]) -> list[Task]:
         """Return the retries in the order of repositories, each beside its reference."""
-        repos = {task.repo for task in again}
+        repos = {task.repo for task in again if task not in self.references}
         controls = [
             task._replace(is_control=True) for task in self.references if task.repo in repos
         ]
@@ -682,7 +658,8 @@ class Batch:
                 is_due_again = self._is_due_again(task)
                 again += is_due_again
                 to_do += again
-                line += ", will be retried" * is_due_again
+                if is_due_again:
+                    line += ", will be retried"
             left = timedelta(seconds=int((time.monotonic() - started) / done * to_do))
             self.screen.line(f"{line}, {left} left" if left else line)
             errors = errors + 1 if outcome.kind in (de.ENGINE, de.FILE) else 0
@@ -705,16 +682,17 @@ class Batch:
     ) -> Iterator[tuple[Task, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
-        An error in `doubts` lets the control experiment be made where it came from. After a second
-        stop the clean-up is short.
+        For an error in `doubts` the control experiment runs where it came from, and nothing begins
+        meanwhile. Each signal of the user, and a `problem`, interrupts the workers once; after two
+        interrupts this does not wait.
         """
         running: dict[futures.Future[Outcome], Task] = {}
         since: dict[futures.Future[Outcome], float] = {}
         waiting = iter([] if self._has_stopped() else due)
-        passed_on = 0
+        interrupts = 0
         while True:
-            while passed_on < len(self.signals) + bool(self.problem):
-                passed_on += 1
+            while interrupts < len(self.signals) + bool(self.problem):
+                interrupts += 1
                 workers.interrupt()
             parallel = workers.parallel()
             if doubts:
@@ -727,7 +705,7 @@ class Batch:
             for task in itertools.islice(waiting, room):
                 options = self._options(task)
                 running[workers.submit(evaluate_task, options, "")] = task
-            if not running or passed_on > 1:
+            if not running or interrupts > 1:
                 return
             for future in itertools.islice(running, parallel):  # the oldest ones run
                 since.setdefault(future, time.monotonic())
@@ -739,7 +717,7 @@ class Batch:
                 yield running.pop(future), outcome_of(future)
 
     def _options(self, task: Task) -> de.Options:
-        """Return the options of an evaluation: a retry cannot improve from the cache."""
+        """Return the options of an evaluation: from the cache a retry would repeat the result."""
         options = self.benchmark.options(task)
         if task in self.scores or task.is_control:
             options = options._replace(build_options=(*options.build_options, "--no-cache"))
@@ -844,7 +822,8 @@ class Screen:
         """Say what runs, and since when (the time.monotonic() by task)."""
         now = time.monotonic()
         names = [f"{task.name} {duration(now - start)}" for task, start in running.items()]
-        names[SHOWN_RUNNING:] = ["…"] * (len(names) > SHOWN_RUNNING)
+        if len(names) > SHOWN_RUNNING:
+            names[SHOWN_RUNNING:] = ["…"]
         text = f"running: {', '.join(names)}"
         if self._is_terminal:  # A longer line would be two.
             text = text[: shutil.get_terminal_size().columns - 1]
@@ -905,11 +884,13 @@ def print_plan(batch: Batch, answers: Answers) -> None:
         say("build context: the folder of each Dockerfile (see --checkouts)")
 
 
-def print_images(tasks: Iterable[Task]) -> None:
+def print_images(tasks: Iterable[Task], build_options: Sequence[str]) -> None:
     """Print the images to pull, the most frequent ones first."""
     files = (de.parse_dockerfile(de.read_file(task.dockerfile)) for task in tasks)
     counts = collections.Counter(
-        image for file in files for image in {need.image for need in de.needed_images(file, ())}
+        image
+        for file in files
+        for image in {need.image for need in de.needed_images(file, build_options)}
     )
     for image, count in counts.most_common():
         say(f"image {de.printable(image)}: {counted(count, 'Dockerfile')}")
@@ -985,7 +966,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         help="print what would be evaluated, and stop; needs no engine",
     )
-    add("--no-repeat", action="store_true", help="without the second round")
+    add("--no-repeat", action="store_true", help="skip the second round")
     add = group.add_mutually_exclusive_group().add_argument
     text = f"evaluations at a time (default: the engine's processors, at most {MAX_PARALLEL})"
     add("--parallel", metavar="N", type=_positive, help=text)
@@ -1057,7 +1038,7 @@ def _main(arguments: argparse.Namespace) -> int:
     print_plan(batch, answers)
     is_complete = not answers.left_out
     if arguments.list:
-        print_images(answers.tasks)
+        print_images(answers.tasks, arguments.common.build_options)
     if arguments.list or not answers.tasks:
         return int(not is_complete)
     make_workers = dask_workers if arguments.dask else threads

@@ -39,6 +39,7 @@ SPECIAL_NAMES = [
     "new\nline",
 ]
 ENVIRONMENT = {"SET": "1", "EMPTY": "", "PREFIX_SET": "1", "dotted.name": "x"}
+ENVIRONMENT.update({"COLOR": "\x1b[0m", "\x1b[0mRED": "1"})
 
 
 def fill(folder):
@@ -98,6 +99,8 @@ ENVVAR_SET = [
     passes("it is set", name="SET"),
     passes("it is the first of all", name="PATH"),
     passes("its name has a dot", name="dotted.name"),
+    passes("it has only a colour code", name="COLOR"),
+    fails("a colour code before its name", "RED is not set", name="RED"),
     fails("it is empty", "EMPTY is set, but empty", name="EMPTY"),
     fails("a variable that the shell exports", "PWD is not set", name="PWD"),
     fails("it is the beginning of another name", "not set", name="PREFIX"),
@@ -109,8 +112,8 @@ FILES_EXIST = [
     fails("a pattern is a plain name", f"{NO_FILE}: fil*", paths=["fil*"]),
     fails("a folder", "a directory, not a file: folder", paths=["folder"]),
     fails("a dangling link", f"{NO_FILE}: dangling", paths=["dangling"]),
-    fails("a pipe", "a device, pipe or socket, no file: pipe", paths=["pipe"]),
-    fails("a device", "a device, pipe or socket, no file: /dev/null", paths=["/dev/null"]),
+    fails("a pipe", "a device, pipe or socket, not a file: pipe", paths=["pipe"]),
+    fails("a device", "a device, pipe or socket, not a file: /dev/null", paths=["/dev/null"]),
 ]
 DIRS_EXIST = [
     passes("folders and a link to one", paths=["folder", "/etc", "link-to-folder"]),

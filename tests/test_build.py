@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple, Sequence
 
 import pytest
@@ -247,11 +248,15 @@ RUNNING = {
     "#1 [1/2] RUN a\n#2 [b 1/2] COPY b /\n#2 DONE 0.1s\n#1 0.2 #1 DONE 0.1s\n": "RUN a",
     "#1 [1/2] RUN a\n#1 DONE 0.1s\n#2 [b 1/1] FROM x\n": "",
     "#1 [1/2] RUN a\n#1 CACHED\n#2 exporting to image\n": "",
-    "Step 1/1 : RUN a\n#1 [1/1] RUN b\n": "",
+    "Step 1/1 : RUN a\n#1 [1/1] RUN b\n": "RUN a",
+    "Step 1/2 : RUN a\nStep 2/2 : FROM x\n": "",
+    "Step 1/2 : FROM x\nStep 2/2 : COPY --from=y a /\n": "",
+    "STEP 1/2: FROM x\nSTEP 2/2: RUN a\n": "RUN a",
+    "STEP 1/2: FROM x\nSTEP 2/2: RUN --mount=type=bind,from=y,target=/y a\n": "",
 }
 
 
-def test_log_tells_the_instruction_that_buildkit_was_running_at_the_limit():
+def test_log_tells_the_instruction_that_was_running_at_the_limit():
     found = {log: read_log(log, exit_code=None).running_instruction for log in RUNNING}
 
     assert found == RUNNING
@@ -373,6 +378,7 @@ NOT_EXPLAINED = {
     "a file with its name, docker 20.10": Explained(DENIED, '"/x" not found: not found'),
     "a file with its name": Explained(NOT_FOUND, 'checksum of ref 1d::2e: "/x": not found'),
     "another instruction": Explained(DENIED, "unknown instruction: FOO"),
+    "nothing but a number": Explained("500", "COPY failed"),
 }
 
 
@@ -382,6 +388,33 @@ def test_missing_image_explains_a_failure_that_says_the_same(what):
     missing = de.Missing(de.Need(case.image, ""), case.alone)
 
     assert de.explains(missing, de.Build(1, error=case.build)) is (what in EXPLAINED)
+
+
+@pytest.mark.parametrize(
+    ("ask", "limits"),
+    [
+        (de.pull_images, [de.EXPERIMENT_TIMEOUT * 4, de.EXPERIMENT_TIMEOUT, de.POLL]),
+        (lambda *words: list(de.missing_images(*words)), [de.EXPERIMENT_TIMEOUT]),
+    ],
+    ids=["before the build", "after it"],
+)
+def test_all_pulls_share_one_time_limit(monkeypatch, ask, limits):
+    now = [0.0]
+    given = []
+
+    def pull(*_words, limit):
+        given.append(limit)
+        now[0] += 3 * de.EXPERIMENT_TIMEOUT
+        return de.Build(0)
+
+    monkeypatch.setattr(de, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(de, "build_from", pull)
+    monkeypatch.setattr(de.Docker, "has_image", lambda *_: False)
+    options = de.Options("Dockerfile", "r", build_timeout=4 * de.EXPERIMENT_TIMEOUT)
+
+    ask(de.Workspace(de.Docker("")), options, de.parse_dockerfile(b"FROM a\nFROM b\nFROM c"))
+
+    assert given == limits
 
 
 REGISTRIES = {
@@ -628,9 +661,9 @@ docker is killed twice -> from, build: engine
 docker fails once -> from, build: passed
     dockerfile: FROM x
     faults: build nth=1 stderr=a
-the registry comes back after two builds -> from, build: passed
+the registry comes back after a pause -> from, build: passed
     dockerfile: FROM x
-    faults: build nth=1 stderr='connection refused'; build nth=2 stderr='connection refused'
+    faults: build nth=1 stderr='connection refused'
 docker fails twice -> from, build, from, control: build
     dockerfile: FROM x
     faults: build nth=1 stderr=a; build nth=2 stderr=a
@@ -714,7 +747,7 @@ a RUN takes too long -> from, build, control: build_timeout
     hangs: #1 [internal] load build context\n#1 DONE 1.0s\n#2 [2/2] RUN x
 an ADD takes too long -> from, build, control: build_timeout
     hangs: #0 building with x\n#1 [1/2] FROM x\n#1 DONE 0.1s\n#2 http://a.b/x
-a RUN takes too long, and the engine is broken -> from, build, from, control: engine
+a RUN takes too long, and the engine is broken -> from, build, control: engine
     hangs: Step 2/2 : RUN x
     faults: 'control run'
 an image that is not needed cannot be pulled -> from, build, control: build_timeout
@@ -785,7 +818,9 @@ def test_docker_that_any_signal_has_ended_is_no_fault_of_the_dockerfile(number):
     workspace = de.Workspace(de.Docker("no-docker"))
     dockerfile = de.parse_dockerfile(b"FROM x")
 
-    fault = de.find_fault(workspace, de.Options("Dockerfile", "r"), dockerfile, [de.Build(-number)])
+    options = de.Options("Dockerfile", "r")
+
+    fault = de.find_fault(workspace, options, dockerfile, [de.Build(-number)], pulls_ended=True)
 
     assert fault.kind == de.ENGINE
 

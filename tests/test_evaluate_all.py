@@ -578,10 +578,12 @@ def test_retries_are_suspicious_if_the_reference_beside_them_has_not_all_points(
 
 def test_reference_is_only_evaluated_beside_retries_of_its_repository(stub):
     tree({"a/x": "engine", "a/y": "", "a/z": "build", "ref/x": "", "ref/y": "", "ref/z": ""})
+    tree({"ref/w": "build"})
 
     run("--parallel", "1", "--reference", "ref")
 
-    assert stub.calls[-3:] == ["a/x", "ref/z --no-cache", "a/z --no-cache"]
+    w, x, z = (f"ref/{repo} --no-cache" for repo in "wxz")
+    assert stub.calls[-5:] == [w, x, "a/x", z, "a/z --no-cache"]
 
 
 def test_reference_is_in_each_shard_and_not_selected_by_model(stub):

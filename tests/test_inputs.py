@@ -292,6 +292,11 @@ def test_rubric_can_be_a_dict(fake, options):
     assert report["rubric"] is None
 
 
+def test_rubric_that_json_does_not_have_is_a_value_error(options):
+    with pytest.raises(ValueError, match="rubric: "):
+        de.evaluate(options.dockerfile, "r", {"tests": {1, 2}})
+
+
 def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, options, capfd):
     """In a thread, Python refuses to install signal handlers."""
     outputs = ["1.json", "2.json", "3.json"]

@@ -280,7 +280,7 @@ def test_unknown_reference_is_a_bad_argument():
 def test_nothing_is_left_to_compare(models):
     code, _, err = run(write_outcomes(**models), "--reference", "gold")
 
-    assert err.endswith("no report counts\n")
+    assert err.endswith("no reports to rank\n")
     assert code == 1
 
 

@@ -88,7 +88,7 @@ def test_environment_has_the_facts_of_the_engine_and_of_an_image_for_another_pla
     report = evaluate(["FROM x"], TRUE, context="other", build_timeout=9)
 
     assert report["environment"] == {**report["environment"], **ENVIRONMENT}
-    assert report["warnings"] == ["the image is for linux/arm64: it is emulated"]
+    assert report["warnings"] == ["the image is for linux/arm64, the engine for linux/amd64"]
 
 
 PODMAN = {
