@@ -735,16 +735,18 @@ class Batch:
         options = self.benchmark.options(task)
         path = self.benchmark.report_path(task)
         new = outcome.report
-        if de.is_scored(new) and not self.benchmark.is_current(new or {}, options):
-            message = "the files have changed, or differ on the worker"
-            new, outcome = None, Outcome(None, de.FILE, message)
-        score = self.scores.get(task)
-        if score and not new and outcome.kind == de.ENGINE:
-            return outcome  # No engine answered. The next start makes the second try.
-        earlier = de.read_report(path) if score else None
-        is_unreadable = bool(score and not earlier and os.path.lexists(path))
-        if is_unreadable and score and share_of(new) < score.share:
-            return Outcome(None, de.FILE, f"cannot read the earlier report: {path}")
+        if new and de.is_scored(new) and not self.benchmark.is_current(new, options):
+            outcome = Outcome(None, de.FILE, "the files have changed, or differ on the worker")
+            new = None
+        earlier_score = self.scores.get(task)
+        earlier = None
+        if earlier_score:
+            if not new and outcome.kind == de.ENGINE:
+                return outcome  # No engine answered. The next start makes the second try.
+            earlier = de.read_report(path)
+            is_unreadable = not earlier and os.path.lexists(path)
+            if is_unreadable and share_of(new) < earlier_score.share:
+                return Outcome(None, de.FILE, f"cannot read the earlier report: {path}")
         report = better(earlier, new)
         if report and de.is_scored(report) and task.repo in self._doubtful:
             report = blame_host(report)
@@ -753,9 +755,9 @@ class Batch:
             outcome = Outcome(None, de.FILE, problems[0].replace(f"{path}: ", ""))
         elif report and de.is_scored(report):
             self.scores[task] = score_of(report)
-        elif score:  # Somebody has deleted the earlier report.
-            del self.scores[task]
-        if not score and (problems or not report):
+        else:  # Somebody may have deleted the earlier report.
+            self.scores.pop(task, None)
+        if not earlier_score and (problems or not report):
             de.keep_previous(path)  # A score for other inputs would count for the new ones.
         if task not in self.scores:
             self.outcomes[task] = outcome._replace(report=None)
