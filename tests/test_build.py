@@ -250,6 +250,8 @@ RUNNING = {
     "#1 [1/2] RUN a\n#1 CACHED\n#2 exporting to image\n": "",
     "Step 1/1 : RUN a\n#1 [1/1] RUN b\n": "RUN a",
     "Step 1/2 : RUN a\nStep 2/2 : FROM x\n": "",
+    "Step 1/2 : FROM x\nStep 2/2 : COPY a /\n": "COPY a /",
+    "Step 1/1 : FROM x\n# Executing 1 build trigger\n": "Executing 1 build trigger",
     "Step 1/2 : FROM x\nStep 2/2 : COPY --from=y a /\n": "",
     "STEP 1/2: FROM x\nSTEP 2/2: RUN a\n": "RUN a",
     "STEP 1/2: FROM x\nSTEP 2/2: RUN --mount=type=bind,from=y,target=/y a\n": "",
@@ -260,6 +262,21 @@ def test_log_tells_the_instruction_that_was_running_at_the_limit():
     found = {log: read_log(log, exit_code=None).running_instruction for log in RUNNING}
 
     assert found == RUNNING
+
+
+FAILED = {
+    "Step 1/2 : FROM x\nStep 2/2 : COPY a /\nCOPY failed\n": "COPY a /",
+    "Step 1/2 : RUN a\nStep 2/2 : FROM x\nno such host\n": "",
+    "STEP 1/2: FROM x\nSTEP 2/2: COPY --from=y a /\nno such host\n": "",
+    "#2 [1/2] FROM x\n#3 [2/2] COPY a /\n#3 ERROR: x\n#2 CANCELED\n": "COPY a /",
+    "#2 [1/2] RUN a\n#3 [b 1/1] FROM x\n#3 ERROR: no such host\n#2 CANCELED\n": "",
+    "#2 [internal] load metadata for docker.io/library/x:1\n#2 ERROR: no such host\n": "",
+    "#2 https://a.b/x\n#2 ERROR: no such host\n": "https://a.b/x",
+}
+
+
+def test_log_tells_the_instruction_that_has_failed():
+    assert {log: read_log(log).failed for log in FAILED} == FAILED
 
 
 def test_log_tells_what_has_begun():
@@ -359,6 +376,7 @@ class Explained(NamedTuple):
     alone: str
     build: str
     image: str = "x"
+    failed: str = ""  # an instruction
 
 
 DENIED = "pull access denied for x, repository does not exist or may require 'docker login'"
@@ -370,6 +388,7 @@ EXPLAINED = {
     "the image with its tag": Explained("a", "ERROR: x:1: b", "x:1"),
     "the image with docker's tag": Explained("a", f"ERROR: {NOT_FOUND}"),
     "the network, in other words": Explained("no such host", "a: connection refused"),
+    "the same, of an instruction": Explained("a: b", "failed to solve: a: b", failed="COPY a /"),
 }
 NOT_EXPLAINED = {
     "the network, but not of the build": Explained("no such host", "COPY failed"),
@@ -378,6 +397,11 @@ NOT_EXPLAINED = {
     "a file with its name, docker 20.10": Explained(DENIED, '"/x" not found: not found'),
     "a file with its name": Explained(NOT_FOUND, 'checksum of ref 1d::2e: "/x": not found'),
     "another instruction": Explained(DENIED, "unknown instruction: FOO"),
+    "an instruction with a network word": Explained("a: no such host", "EOF: b", failed="COPY"),
+    "an instruction with its name": Explained(DENIED, '"/x:1" not found', "x:1", failed="COPY"),
+    "a parser with a network word": Explained(
+        "no such host", "dockerfile parse error: unknown instruction: UNKNOWNHOST"
+    ),
     "nothing but a number": Explained("500", "COPY failed"),
 }
 
@@ -386,8 +410,9 @@ NOT_EXPLAINED = {
 def test_missing_image_explains_a_failure_that_says_the_same(what):
     case = {**EXPLAINED, **NOT_EXPLAINED}[what]
     missing = de.Missing(de.Need(case.image, ""), case.alone)
+    build = de.Build(1, error=case.build, failed=case.failed)
 
-    assert de.explains(missing, de.Build(1, error=case.build)) is (what in EXPLAINED)
+    assert de.explains(missing, build) is (what in EXPLAINED)
 
 
 @pytest.mark.parametrize(
@@ -450,11 +475,17 @@ BLAME = {
     "invalid reference format: repository name (No space left on device)": "build build build",
     "dial tcp: lookup a.b on 10.0.0.1:53: no such host": "registry control build",
     "dial tcp 127.0.0.1:5000: connect: connection refused": "registry control build",
+    'Head "http://x/v2/unauthorized/manifests/1": EOF': "registry registry build",
     "toomanyrequests: You have reached your pull rate limit": "registry registry build",
     "received unexpected HTTP status: 503 Service Unavailable": "registry registry build",
     "x509: certificate signed by unknown authority": "registry registry build",
     "lsetxattr: operation not supported": "registry registry build",
     "write /x: No space left on device": "engine engine engine",
+    "content digest sha256:51f5: not found": "registry registry registry",
+    "could not fetch content descriptor sha256:1d: not found": "registry registry registry",
+    "blob sha256:1d expected at /x: blob not found: not found": "registry registry registry",
+    "parent snapshot sha256:1d does not exist: not found": "registry registry registry",
+    "lease does not exist: not found": "registry registry registry",
 }
 
 
@@ -483,6 +514,8 @@ DOCKER_ERRORS = {
     "COPY failed: Error: a": "COPY failed: Error: a",
     "the Dockerfile (.dockerfile.af3d1e) is empty": "the Dockerfile (Dockerfile) is empty",
     "stat /var/lib/docker/tmp/docker-builder12/a: b": "stat ./a: b",
+    "failed to walk /x/tmp/buildkit-mount816/a: b": "failed to walk ./a: b",
+    "mkdir /x/overlay2/99jo80g/merged/f: b": "mkdir ./f: b",
     'sources under "/var/tmp/buildah12/a": b': 'sources under "./a": b',
     "lstat '/tmp/dockerfile-evaluator-h-1-a/context/a': b": "lstat './a': b",
 }
@@ -667,7 +700,7 @@ the registry comes back after a pause -> from, build: passed
 docker fails twice -> from, build, from, control: build
     dockerfile: FROM x
     faults: build nth=1 stderr=a; build nth=2 stderr=a
-the control fails once -> from, build, from, control COPY, control: build
+the control fails once -> from, build, control COPY, control: build
     dockerfile: FROM x\nCOPY missing /
     faults: 'control COPY' nth=1 stderr='exit code -9'
 # Images
