@@ -402,6 +402,9 @@ NOT_EXPLAINED = {
     "a parser with a network word": Explained(
         "no such host", "dockerfile parse error: unknown instruction: UNKNOWNHOST"
     ),
+    "an expansion with its name": Explained(
+        "a: no such host", 'failed to process "${A:?x:1}": A: x:1', "x:1"
+    ),
     "nothing but a number": Explained("500", "COPY failed"),
 }
 
@@ -450,6 +453,7 @@ REGISTRIES = {
     "localhost/a": "localhost",
     "a:5000/b": "a:5000",
     "a.b/docker.io/c": "a.b",
+    "${A%b}/c": "${A%b}/c",
 }
 
 
@@ -472,6 +476,8 @@ BLAME = {
     "repository name must be lowercase": "build build build",
     "base name (${X}) should not be blank": "build build build",
     'failed to process "${X#*.}": missing in substitution': "build build build",
+    "no FROM statement found": "build build build",
+    "while replacing arg variables with values for format: x": "build build build",
     "invalid reference format: repository name (No space left on device)": "build build build",
     "dial tcp: lookup a.b on 10.0.0.1:53: no such host": "registry control build",
     "dial tcp 127.0.0.1:5000: connect: connection refused": "registry control build",
