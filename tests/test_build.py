@@ -421,26 +421,27 @@ def test_missing_image_explains_a_failure_that_says_the_same(what):
 @pytest.mark.parametrize(
     ("ask", "limits"),
     [
-        (de.pull_images, [de.EXPERIMENT_TIMEOUT * 4, de.EXPERIMENT_TIMEOUT, de.POLL]),
-        (lambda *words: list(de.missing_images(*words)), [de.EXPERIMENT_TIMEOUT]),
+        (de.pull_images, [1200, 750, 300, de.POLL]),
+        (lambda *words: list(de.missing_images(*words)), [300, 150]),
     ],
     ids=["before the build", "after it"],
 )
 def test_all_pulls_share_one_time_limit(monkeypatch, ask, limits):
+    """In seconds; an image that is there counts in none before the build."""
+    dockerfile = de.parse_dockerfile(b"".join(b"FROM %c\n" % name for name in b"abxcd"))
     now = [0.0]
     given = []
 
     def pull(*_words, limit):
         given.append(limit)
-        now[0] += 3 * de.EXPERIMENT_TIMEOUT
+        now[0] += 450
         return de.Build(0)
 
     monkeypatch.setattr(de, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(de, "build_from", pull)
-    monkeypatch.setattr(de.Docker, "has_image", lambda *_: False)
-    options = de.Options("Dockerfile", "r", build_timeout=4 * de.EXPERIMENT_TIMEOUT)
+    monkeypatch.setattr(de.Docker, "has_image", lambda _, image: image == "x")
 
-    ask(de.Workspace(de.Docker("")), options, de.parse_dockerfile(b"FROM a\nFROM b\nFROM c"))
+    ask(de.Workspace(de.Docker("")), de.Options("Dockerfile", "r", build_timeout=1200), dockerfile)
 
     assert given == limits
 
@@ -505,6 +506,25 @@ def test_blame_for_an_image_that_docker_cannot_pull():
 
 
 # Messages
+
+MESSAGES = {
+    de.Missing(de.Need("a.b/x", ""), "EOF"): "registry a.b: a.b/x cannot be pulled: EOF",
+    de.Missing(de.Need("", ""), "not be blank"): "an image without a name cannot be pulled: not be",
+    de.Missing(de.Need("docker/dockerfile:1", "", is_frontend=True), "EOF"): (
+        "docker/dockerfile:1 cannot be pulled: EOF (pull what `# syntax=` names before you use"
+    ),
+}
+
+
+@pytest.mark.parametrize("missing", MESSAGES, ids=lambda missing: missing.need.image)
+def test_message_says_which_image_cannot_be_pulled(monkeypatch, missing):
+    monkeypatch.setattr(de, "host_fault", lambda *_: None)
+    options = de.Options("Dockerfile", "r", offline=missing.need.is_frontend)
+
+    fault = de.image_fault(de.Workspace(de.Docker("")), options, missing)
+
+    assert str(fault).startswith(MESSAGES[missing])
+
 
 DOCKER_ERRORS = {
     "": "",
