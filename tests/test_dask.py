@@ -73,7 +73,7 @@ def test_worker_needs_none_of_our_programs(cluster, tmp_path):
 def test_lost_worker_and_one_without_an_engine_do_not_swallow_the_queue(cluster, fake, tmp_path):
     """One is killed, another has come meanwhile; the third gets its engine back near the end."""
     dying = Fake(tmp_path / "dying-engine", fake.program)
-    dying.fault("version", since=2, stderr="Cannot connect to the Docker daemon")
+    dying.fault("version", stderr="Cannot connect to the Docker daemon")
     cluster.worker("dying", FAKE_DOCKER=str(dying.folder))
     killed = cluster.worker("killed")
     expected = write_tree(8)
