@@ -1052,6 +1052,7 @@ def _main(arguments: argparse.Namespace) -> int:
         is_complete = False
     print_summary(batch)
     if batch.signals:
+        say("interrupted: start the same command again to continue")
         return 128 + batch.signals[0]
     is_complete &= not batch.problem and len(batch.scores) == len(batch.tasks)
     return int(not is_complete)

@@ -279,6 +279,23 @@ def test_log_tells_the_instruction_that_has_failed():
     assert {log: read_log(log).failed for log in FAILED} == FAILED
 
 
+@pytest.mark.parametrize(
+    "log",
+    [
+        "Step 1/3 : RUN curl a | sh\nno such host\nStep 2/3 : RUN c\nStep 3/3 : RUN uv\nd\n",
+        "STEP 1/3: RUN curl a | sh\nno such host\nSTEP 2/3: RUN c\nSTEP 3/3: RUN uv\nd\n",
+        "#1 [1/2] RUN curl a | sh\n#1 0.1 no such host\n#2 [2/2] RUN uv\n#2 0.1 d\n#2 ERROR: e\n",
+    ],
+    ids=["legacy", "buildah", "buildkit"],
+)
+def test_log_tells_what_an_earlier_step_has_printed_which_may_be_why(log):
+    build = read_log(log)._replace(run_code=127)
+
+    assert "no such host" in build.earlier
+    assert "no such host" not in build.output
+    assert "(suspicious: network: no such host)" in str(dockerfile_fault(build))
+
+
 def test_log_tells_what_has_begun():
     def begun(log):
         build = read_log(log)
@@ -864,12 +881,31 @@ def test_build_is_prepared_made_and_judged_by_experiments(fake, evaluate, limite
 def test_new_syntax_is_tried_without_and_then_with_the_frontend(monkeypatch):
     texts = []
     monkeypatch.setattr(de, "build_scratch", lambda *words: texts.append(words[2]) or de.Build(1))
+    monkeypatch.setattr(de, "build_from", lambda *words: de.Build(0))
     monkeypatch.setattr(de, "host_fault", lambda *words: None)
     dockerfile = de.parse_dockerfile(b"# syntax=a/b\nFROM x\nCOPY --link a /")
 
     de.syntax_fault(de.Workspace(de.Docker("docker")), de.Options("Dockerfile", "r"), dockerfile)
 
     assert [text.split("\n")[0] for text in texts] == ["FROM scratch", "# syntax=a/b"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [("a.b/c: lookup a.b: no such host", None), ("dockerfile parse error: x", de.USAGE)],
+    ids=["BuildKit", "legacy, which does not read this line"],
+)
+def test_frontend_that_cannot_be_pulled_makes_no_builder_old(monkeypatch, error, kind):
+    down = de.Build(1, error="dial a.b: no such host")
+    monkeypatch.setattr(de, "build_scratch", lambda *words: de.Build(1, error=error))
+    monkeypatch.setattr(de, "build_from", lambda *words: down)
+    monkeypatch.setattr(de, "host_fault", lambda *words: None)
+    dockerfile = de.parse_dockerfile(b"# syntax=a.b/c\nFROM x\nCOPY --link a /")
+    options = de.Options("Dockerfile", "r")
+
+    fault = de.syntax_fault(de.Workspace(de.Docker("docker")), options, dockerfile)
+
+    assert (fault and fault.kind) == kind
 
 
 @pytest.mark.parametrize("number", [2, 9, 11, 15])

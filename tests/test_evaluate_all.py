@@ -790,6 +790,7 @@ def test_interrupt_ends_what_runs_and_the_next_start_continues(stub, number):
     assert code == 128 + number
     assert scores() == {"m/a": 0}
     assert not re.search(r"\[2/3\]|second round", out)
+    assert out.endswith("\ninterrupted: start the same command again to continue\n")
 
     stub.during.clear()
     run()

@@ -193,6 +193,15 @@ def test_suspicious_results_are_noted_marked_and_explained(outcome, note):
     assert len(re.findall(f"<pre>[^<]*\nsuspicious: {subject}\n", page)) == 1
 
 
+def test_suspicious_sample_is_named():
+    folder = write(".", {"m/2/a": report("build", "a", suspect="network")})
+
+    assert (
+        ": check them, evaluate again if the host was at fault: 'm/2/a'\n"
+        in run(folder, "--samples")[2]
+    )
+
+
 @pytest.mark.parametrize(
     ("outcomes", "note"),
     [([5, 6], "2 scores are second tries\n"), ([5, "engine"], "1 score is a second try\n")],
