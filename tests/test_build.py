@@ -288,12 +288,13 @@ def test_log_tells_the_instruction_that_has_failed():
     ],
     ids=["legacy", "buildah", "buildkit"],
 )
-def test_log_tells_what_an_earlier_step_has_printed_which_may_be_why(log):
+def test_missing_program_is_suspicious_if_an_earlier_step_has_met_the_network(log):
     build = read_log(log)._replace(run_code=127)
 
     assert "no such host" in build.earlier
     assert "no such host" not in build.output
     assert "(suspicious: network: no such host)" in str(dockerfile_fault(build))
+    assert not dockerfile_fault(build, run_code=1).suspect
 
 
 def test_log_tells_what_has_begun():
