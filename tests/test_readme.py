@@ -451,7 +451,7 @@ def test_frontend_that_cannot_be_pulled_is_no_zero():
 
     kind, message = error_of(read_report("reports/gpt-5/express.json"))
     assert kind == "usage"
-    assert "BUILDKIT_SYNTAX" in message
+    assert "localhost:1/dockerfile" in message
 
 
 @pytest.mark.no_podman  # which does not read this file
