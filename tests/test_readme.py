@@ -488,6 +488,7 @@ def test_quick_start_scores_the_example_in_full():
     assert census() == before
 
 
+@pytest.mark.no_podman  # which has no server
 @pytest.mark.usefixtures("any_engine")
 def test_shell_has_an_engine():
     done = run(f"{PROJECT}/{SHELL} -c 'docker version' 2>&1")
