@@ -226,19 +226,24 @@ BEGUN = {
     "Step 1/1 : FROM x\n# Executing 1 build trigger\n": Begun(instruction=True, change=True),
     "STEP 1/2: FROM x\nSTEP 2/2: run a\n": Begun(instruction=True, change=True),
     "[1/2] STEP 1/2: FROM x\n[1/2] STEP 2/2: ADD a /\n": Begun(instruction=True, change=True),
-    "#1 [internal] load build definition\n#2 [a 1/2] FROM x\n": Begun(),
+    "#1 [internal] load build definition\n#2 [a 1/2] FROM x\n": Begun(docker_step="FROM x"),
+    "#2 [a 1/2] FROM x\n#2 DONE 1.0s\n": Begun(),
+    "#1 [a 2/2] RUN a\n#2 [b 1/2] FROM y\n#1 DONE 0.1s\n": Begun(True, True, "FROM y"),
+    "#1 [a 2/2] RUN a\n#2 [b 1/2] FROM y\n": Begun(True, True),
     "#1 [1/2] FROM x\n#2 [2/2] ONBUILD RUN a\n": Begun(instruction=True, change=True),
     "#5 [2/3] COPY a /\n#5 ERROR: x\n[2/3] COPY a /": Begun(instruction=True),
     "#5 [a 2/3] RUN a\n#6 [2/2] COPY a /\n": Begun(instruction=True, change=True),
     "#1 [1/2] FROM x\n#2 https://a.b/x\n": Begun(instruction=True, change=True),
     "#1 [exporting 2/2] COPY a /\n": Begun(instruction=True),
     "#1 [internal] load build context\n#1 transferring": Begun(docker_step=LOAD_CONTEXT),
-    "#3 [internal] load build context\n#4 [1/2] FROM x\n#3 DONE 1.0s\n": Begun(),
+    "#3 [internal] load build context\n#4 [1/2] FROM x\n#3 DONE 1.0s\n": Begun(
+        docker_step="FROM x"
+    ),
     "#1 [1/1] COPY a /\n#2 exporting to image\n": Begun(instruction=True, docker_step="exporting"),
     "#1 [1/1] COPY a /\n#2 exporting to image\n#2 ERROR: x\n": Begun(instruction=True),
     # BuildKit made the RUN for another build.
     "#1 [1/2] FROM x\nexecutor failed running [a]: exit code: 1": Begun(
-        instruction=True, change=True
+        instruction=True, change=True, docker_step="FROM x"
     ),
 }
 
@@ -424,6 +429,7 @@ NOT_EXPLAINED = {
         "a: no such host", 'failed to process "${A:?x:1}": A: x:1', "x:1"
     ),
     "nothing but a number": Explained("500", "COPY failed"),
+    "another image, whose name ends with its name": Explained("z", "ERROR: mango:1: b", "go:1"),
 }
 
 

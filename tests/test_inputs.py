@@ -319,6 +319,23 @@ def test_interrupt_of_evaluate_cleans_up_and_is_a_keyboard_interrupt(fake, evalu
     assert fake.left() == []
 
 
+def test_what_an_interrupted_clean_up_leaves_is_removed_by_the_next_evaluation(
+    fake, evaluate, monkeypatch
+):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(de.Workspace, "remove_image", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(["FROM x"], TRUE)
+    assert fake.left() != []
+
+    evaluate(["FROM x"], TRUE)
+
+    assert fake.left() == []
+
+
 REFUSED = [
     ({"context": "none"}, de.EvaluationError),
     ({"output": "/dev/full"}, de.EvaluationError),
