@@ -1029,9 +1029,6 @@ def _main(arguments: argparse.Namespace) -> int:
     except de.EvaluationError as error:
         de.print_errors([str(error)])
         return 2
-    if arguments.reference and answers.models and arguments.reference not in answers.models:
-        de.print_errors([f"--reference: no model '{arguments.reference}'; {models_of(answers)}"])
-        return 2
     is_found = any(fits(task.model, arguments.model) for task in answers.tasks)
     if not is_found and not answers.left_out:
         de.print_errors([nothing_found(arguments, answers)])
@@ -1041,6 +1038,10 @@ def _main(arguments: argparse.Namespace) -> int:
     is_complete = not answers.left_out
     if arguments.list:
         print_images(answers.tasks, arguments.common.build_options)
+    if arguments.reference and answers.tasks and not batch.references:
+        problem = f"--reference: no Dockerfile of '{arguments.reference}' is selected"
+        de.print_errors([f"{problem}; {models_of(answers)}"])
+        return 2
     if arguments.list or not answers.tasks:
         return int(not is_complete)
     make_workers = dask_workers if arguments.dask else threads

@@ -602,13 +602,14 @@ def test_reference_is_in_each_shard_and_not_selected_by_model(stub):
     assert not any(call[0] == "b" for call in stub.calls)
 
 
-def test_unknown_reference_is_a_mistake(stub):
-    tree({"a/x": "", "b/x": ""})
+@pytest.mark.parametrize("other", ["b/x", "ref/y"], ids=["unknown", "for other repositories"])
+def test_reference_without_a_selected_dockerfile_is_a_mistake(stub, other):
+    tree({"a/x": "", other: ""})
 
-    code, _, err = run("--reference", "ref")
+    code, _, err = run("--reference", "ref", "--repo", "x")
 
-    assert err == "error: --reference: no model 'ref'; models there: 'a', 'b'\n"
-    assert code == 2
+    assert err.startswith("error: --reference: no Dockerfile of 'ref' is selected; models there: ")
+    assert (code, stub.calls) == (2, [])
 
 
 # What an evaluation does to others

@@ -304,6 +304,7 @@ def test_draw_is_advised_where_it_can_be_used(test, has_advice, rubric):
         (["FROM x", "WORKDIR /a", "RUN python3 <<EOF", "from os import path", "EOF"], "/a"),
         (["FROM x", "WORKDIR /a", "RUN cat <<EOF", "WORKDIR /b", "EOF"], "/a"),
         (["ARG TOP=/a", "FROM x", "ENV A=1 NAME=b", 'WORKDIR "$TOP/${NAME}"'], "/a/b"),
+        (["FROM x", 'ENV A=1 HOME="/a"', "WORKDIR $HOME"], "/a"),
         (["FROM x", r"WORKDIR /a\$b"], r"/a\$b"),
     ],
 )
