@@ -4,13 +4,14 @@
     find_answers()   the Dockerfiles, each with its rubric, build context and report
     the reference    Dockerfiles that are known to be right: do they get all points on this host?
     first round      each whose report has no score for the same inputs
-    second round     retries what has no score; and without the cache what a busy machine or the
-                     network may have spoilt: failed builds, timeouts, images that did not start,
+    second round     retries what has no score; and without the cache what load or network trouble
+                     may have affected: failed builds, timeouts, images that did not start,
                      suspicious tests. The reference of the repository is evaluated beside them.
+    try_engine()     after many engine errors in a row: if a trivial Dockerfile fails too, stop
     print_summary()
 
 All rounds give evaluate_task() to an executor of concurrent.futures: threads of this process, or
-Dask's workers. better() says which report stays. Started again, the program continues where it
+Dask's workers. better() decides which report stays. Started again, the program continues where it
 stopped.
 
 Exit codes: 0 every Dockerfile has a score, 1 one has none, 2 bad arguments, 130 Ctrl-C (143
@@ -57,10 +58,10 @@ DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
 MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
 MAX_FAILURES = 3  # in a row, per parallel evaluation, before the engine is tried or the run stops
 WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
-TICK = 0.5  # seconds between two looks for an interrupt
+TICK = 0.5  # seconds between checks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
 SHOWN_RUNNING = 8
-QUIET = 30.0  # seconds without news, after which a line says what runs
+QUIET = 30.0  # seconds of silence before a line says what runs
 HALF_LOG = 500_000  # bytes of the beginning of an evaluation's log that are kept, and of its end
 REFERENCE = "reference"  # a suspicion: the Dockerfile that is known to be right failed, too
 
@@ -71,13 +72,13 @@ class Task(NamedTuple):
     model: str
     repo: str
     dockerfile: str  # a path
-    is_control: bool = False  # the reference beside retries: its report is not kept
+    is_beside_retries: bool = False  # the reference beside retries: its report is not kept
 
     @property
     def name(self) -> str:
         """MODEL/REPO, for messages."""
         name = de.printable(os.path.join(self.model, self.repo))
-        return f"{name} (beside retries)" if self.is_control else name
+        return f"{name} (beside retries)" if self.is_beside_retries else name
 
 
 # Stands for the control experiment among the tasks that run.
@@ -98,7 +99,7 @@ class Score(NamedTuple):
 
     share: float  # of the points, from 0 to 1
     suspect: str | None
-    may_improve: bool  # a busy machine or the network may have cost points; not yet repeated
+    needs_retry: bool  # load or the network may have cost points, and it was not retried
     is_second_try: bool
 
 
@@ -126,7 +127,7 @@ class Benchmark:
             dockerfile=task.dockerfile,
             repo=task.repo,
             rubric=os.path.join(given.rubrics, f"{task.repo}.json"),
-            output=None if task.is_control else self.report_path(task),
+            output=None if task.is_beside_retries else self.report_path(task),
             context=os.path.join(given.checkouts, task.repo) if given.checkouts else folder,
             overlay=folder if given.overlay else None,
             build_options=(*common.build_options, mine),
@@ -161,9 +162,9 @@ class Answers(NamedTuple):
 
     tasks: list[Task]
     models: set[str]  # also those that are not selected
-    missing: dict[str, list[str]]  # repositories for which only others have an answer, by model
+    missing: dict[str, list[str]]  # repositories that only other models have answered, by model
     left_out: dict[str, list[str]]  # paths, by the reason
-    misfits: list[str]  # Dockerfiles that are not matched by any --layout
+    unmatched: list[str]  # Dockerfiles that are not matched by any --layout
 
 
 def find_answers(benchmark: Benchmark) -> Answers:
@@ -175,7 +176,7 @@ def find_answers(benchmark: Benchmark) -> Answers:
     for path, match in files_below(arguments.artifacts, arguments.layouts, answers.left_out):
         if not match:
             if "dockerfile" in os.path.basename(path).lower():
-                answers.misfits.append(path)
+                answers.unmatched.append(path)
             continue
         other = overlays.setdefault(os.path.dirname(path), path)
         if arguments.overlay and other != path:
@@ -264,7 +265,7 @@ def files_below(
 def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
     """Return whether --model, --repo and --shard select a task.
 
-    The reference is in each part, for each may have another engine.
+    The reference is in every shard, since each may use another engine.
     """
     part, parts = arguments.shard
     place = os.path.join(task.model, task.repo)
@@ -329,8 +330,8 @@ def open_log(path: str) -> io.TextIOWrapper:
 def evaluate_task(options: de.Options, signals: list[int]) -> Outcome:
     """Evaluate a Dockerfile; what the evaluator prints is appended to a log beside the report.
 
-    A signal that is appended to `signals` interrupts it. It waits for an engine that is away, so
-    that a machine without one does not swallow the queue.
+    A signal that is appended to `signals` interrupts it. It waits for an engine that is down:
+    otherwise a worker without one would fail the whole queue.
     """
     docker = de.Docker(options.docker)
     docker.signals = signals
@@ -502,7 +503,7 @@ def score_of(report: de.Report) -> Score:
     return Score(
         share=share_of(report),
         suspect=next(filter(None, suspects), None),
-        may_improve=is_doubtful and not report.get("repeated"),
+        needs_retry=is_doubtful and not report.get("repeated"),
         is_second_try=bool(report.get("is_second_try")),
     )
 
@@ -546,7 +547,8 @@ class Batch:
         self.signals: list[int] = []  # of the user
         self.problem = ""  # why the run has stopped
         self.screen = Screen()
-        self._doubtful: set[str] = set()  # repositories whose reference failed beside retries
+        self._failed_beside: set[str] = set()  # repositories whose reference failed beside retries
+        self._doubts: list[Outcome] = []  # errors after which the engine is tried
         for task in tasks:
             report = de.read_report(benchmark.report_path(task))
             if report and benchmark.is_current(report, benchmark.options(task)):
@@ -585,7 +587,7 @@ class Batch:
         return [task for task in self.references if task not in scores or scores[task].share < 1]
 
     def _judge_references(self) -> None:
-        """Name the references that lack points; stop if no other is left."""
+        """Name the references that lack points; stop if all do."""
         failing = self.failing_references()
         if not failing or self._has_stopped():
             return
@@ -618,17 +620,16 @@ class Batch:
     def _with_references(self, again: Sequence[Task]) -> list[Task]:
         """Return the retries in the order of repositories, each beside its reference."""
         repos = {task.repo for task in again if task not in self.references}
-        controls = [
-            task._replace(is_control=True) for task in self.references if task.repo in repos
-        ]
-        return sorted([*controls, *again], key=lambda task: task.repo)
+        mine = [task for task in self.references if task.repo in repos]
+        beside = [task._replace(is_beside_retries=True) for task in mine]
+        return sorted([*beside, *again], key=lambda task: task.repo)
 
     def _is_due_again(self, task: Task) -> bool:
         """Return whether the second round evaluates a task."""
         if self.benchmark.arguments.no_repeat:
             return False
         if task in self.scores:
-            return self.scores[task].may_improve
+            return self.scores[task].needs_retry
         outcome = self.outcomes.get(task)
         return not outcome or outcome.kind != de.USAGE
 
@@ -642,16 +643,15 @@ class Batch:
         again = sum(map(self._is_due_again, self.scores))
         started = time.monotonic()
         done = errors = 0
-        doubts: list[Outcome] = []
-        controlled = {task.repo for task in due if task.is_control}
-        for task, result in after_controls(self._results(due, workers, doubts), controlled):
+        repos = {task.repo for task in due if task.is_beside_retries}
+        for task, result in after_references(self._results(due, workers), repos):
             if result.kind == de.INTERRUPTED:
                 continue
             if task is CONTROL_EXPERIMENT:
                 self._judge_engine(result)
                 continue
             done += 1
-            outcome = self.take(task, result)
+            outcome = self.keep(task, result)
             line = f"[{done}/{len(due)}] {task.name}: {describe(outcome)}"
             to_do = len(due) - done + later
             if not is_last:
@@ -665,7 +665,7 @@ class Batch:
             errors = errors + 1 if outcome.kind in (de.ENGINE, de.FILE) else 0
             if errors >= MAX_FAILURES * workers.parallel():
                 if outcome.kind == de.ENGINE:
-                    doubts.append(outcome)
+                    self._doubts.append(outcome)
                 else:
                     self._stop(f"{errors} evaluations in a row have no report: {outcome.problem}")
                 errors = 0
@@ -677,14 +677,12 @@ class Batch:
         else:
             self.screen.line("many engine errors, but the control experiment succeeds: continuing")
 
-    def _results(
-        self, due: Sequence[Task], workers: Workers, doubts: list[Outcome]
-    ) -> Iterator[tuple[Task, Outcome]]:
+    def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
-        For an error in `doubts` the control experiment runs where it came from, and nothing begins
+        For an error in `_doubts` the control experiment runs where it came from, and nothing begins
         meanwhile. Each signal of the user, and a `problem`, interrupts the workers once; after two
-        interrupts this does not wait.
+        interrupts nothing more is yielded.
         """
         running: dict[futures.Future[Outcome], Task] = {}
         since: dict[futures.Future[Outcome], float] = {}
@@ -695,9 +693,9 @@ class Batch:
                 interrupts += 1
                 workers.interrupt()
             parallel = workers.parallel()
-            if doubts:
+            if self._doubts:
                 options = self.benchmark.arguments.common
-                experiment = workers.submit(try_engine, options, doubts.pop().worker)
+                experiment = workers.submit(try_engine, options, self._doubts.pop().worker)
                 running[experiment] = CONTROL_EXPERIMENT
             is_held = self._has_stopped() or CONTROL_EXPERIMENT in running.values()
             # Twice as many as can run, so that no worker waits for us.
@@ -719,18 +717,18 @@ class Batch:
     def _options(self, task: Task) -> de.Options:
         """Return the options of an evaluation: from the cache a retry would repeat the result."""
         options = self.benchmark.options(task)
-        if task in self.scores or task.is_control:
+        if task in self.scores or task.is_beside_retries:
             options = options._replace(build_options=(*options.build_options, "--no-cache"))
         return options
 
-    def take(self, task: Task, outcome: Outcome) -> Outcome:
+    def keep(self, task: Task, outcome: Outcome) -> Outcome:
         """Keep the better report of a task; return its outcome, or what went wrong here.
 
         A score is never lost: what is on the disk is replaced in one step, by what better() says.
         """
-        if task.is_control:
+        if task.is_beside_retries:
             if share_of(outcome.report) < 1:
-                self._doubtful.add(task.repo)
+                self._failed_beside.add(task.repo)
             return outcome
         options = self.benchmark.options(task)
         path = self.benchmark.report_path(task)
@@ -748,7 +746,7 @@ class Batch:
             if is_unreadable and share_of(new) < earlier_score.share:
                 return Outcome(None, de.FILE, f"cannot read the earlier report: {path}")
         report = better(earlier, new)
-        if report and de.is_scored(report) and task.repo in self._doubtful:
+        if report and de.is_scored(report) and task.repo in self._failed_beside:
             report = blame_host(report)
         problems = de.write_reports(report, options) if report else []
         if problems:
@@ -764,7 +762,7 @@ class Batch:
         return outcome
 
 
-def after_controls(
+def after_references(
     results: Iterable[tuple[Task, Outcome]], repos: Iterable[str]
 ) -> Iterator[tuple[Task, Outcome]]:
     """Hold back the retries of these repositories until the reference beside them has ended.
@@ -774,9 +772,9 @@ def after_controls(
     waiting = set(repos)
     held: dict[str, list[tuple[Task, Outcome]]] = collections.defaultdict(list)
     for task, outcome in results:
-        if task.repo in waiting and not task.is_control:
+        if task.repo in waiting and not task.is_beside_retries:
             held[task.repo].append((task, outcome))
-        elif not task.is_control or outcome.kind != de.INTERRUPTED:
+        elif not task.is_beside_retries or outcome.kind != de.INTERRUPTED:
             waiting.discard(task.repo)
             yield task, outcome
             yield from held.pop(task.repo, ())
@@ -800,9 +798,9 @@ ERASE = "\x1b[A\x1b[2K"  # the line above, where the next one is printed then
 
 
 class Screen:
-    """Prints the lines of a run; without news, one that says what runs.
+    """Prints the lines of a run, and after a silence one that says what runs.
 
-    On a terminal it replaces itself, and the next line replaces it.
+    On a terminal the next line is printed over that one.
     """
 
     def __init__(self) -> None:
@@ -839,12 +837,12 @@ class Screen:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as a person says it."""
+    """Return a time for display."""
     return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
 
 
 def say(text: str) -> None:
-    """Print a line, if anybody reads it."""
+    """Print a line; ignore a stdout that nobody reads."""
     de.Console(sys.stdout).line(text)
 
 
@@ -880,8 +878,8 @@ def print_plan(batch: Batch, answers: Answers) -> None:
         say(f"no answer: {de.printable(model) or '(no model)'}: {de.quoted(repos, SHOWN_NAMES)}")
     for problem, paths in answers.left_out.items():
         say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
-    if answers.misfits:
-        say(f"not matched by any --layout: {de.quoted(answers.misfits)}")
+    if answers.unmatched:
+        say(f"not matched by any --layout: {de.quoted(answers.unmatched)}")
     if not batch.benchmark.arguments.checkouts:
         say("build context: the folder of each Dockerfile (see --checkouts)")
 
@@ -1072,7 +1070,7 @@ def nothing_found(arguments: argparse.Namespace, answers: Answers) -> str:
         problem = f"no Dockerfile is selected by {patterns} --shard {part}/{parts}"
         return f"{problem}; {models_of(answers)}"
     problem = f"no file in {arguments.artifacts} is like {de.quoted(arguments.layout_texts)}"
-    return f"{problem}; a file there: {answers.misfits[0]}" if answers.misfits else problem
+    return f"{problem}; a file there: {answers.unmatched[0]}" if answers.unmatched else problem
 
 
 if __name__ == "__main__":

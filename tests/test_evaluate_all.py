@@ -471,13 +471,13 @@ ENDED, INTERRUPTED = ea.Outcome(None), ea.Outcome(None, de.INTERRUPTED)
 def test_retry_is_kept_when_the_reference_beside_it_has_ended(ended, kept):
     results = [(task, ENDED) for task in ended]
 
-    assert [task for task, _ in ea.after_controls(results, {"x"})] == kept
+    assert [task for task, _ in ea.after_references(results, {"x"})] == kept
 
 
 def test_retry_whose_control_was_interrupted_is_not_kept():
     results = [(X, ENDED), (CONTROL, INTERRUPTED), (Y, ENDED)]
 
-    assert [task for task, _ in ea.after_controls(results, {"x"})] == [Y]
+    assert [task for task, _ in ea.after_references(results, {"x"})] == [Y]
 
 
 def test_second_try_without_an_engine_is_made_at_the_next_start(stub, monkeypatch):

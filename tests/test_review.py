@@ -128,6 +128,7 @@ MAY_FAIL = [
     "nosuch '| head'",
     "nosuch || head /nosuch",
     'test "$(nosuch | wc -l)" -gt 0',
+    r"printf 'b\na' | sort -c",
     "bash -o pipefail -c 'nosuch | head'",
     ". ~/.nvm/nvm.sh && nvm use 20",
     "bash -ic 'nvm-nosuch use 20'",
