@@ -535,7 +535,17 @@ def blame_host(report: de.Report) -> de.Report:
 
 
 class Batch:
-    """Evaluates the reference, then the others in two rounds; keeps the better report of each."""
+    """Evaluates the reference, then the others in two rounds; keeps the better report of each.
+
+    - run() is the order. _is_due_again() decides what the second round retries, _options() how.
+    - _results() submits tasks, and yields what has ended; keep() writes the report that stays.
+    - If no reference gets all points, _judge_references() stops the run. If one fails beside
+      retries, blame_host() makes those suspicious that fail.
+    - After MAX_FAILURES engine errors in a row, for each evaluation that runs at a time,
+      _run_round() lets the engine be tried; if that fails, _judge_engine() stops the run.
+    - The first of the user's signals interrupts all evaluations, and this waits for their clean-up;
+      the second ends the clean-up soon, and a third the program: see de.handle_signals().
+    """
 
     def __init__(self, benchmark: Benchmark, tasks: Sequence[Task]) -> None:
         self.benchmark = benchmark
