@@ -4,9 +4,10 @@
     find_answers()   the Dockerfiles, each with its rubric, build context and report
     the reference    Dockerfiles that are known to be right: do they get all points on this host?
     first round      each whose report has no score for the same inputs
-    second round     retries what has no score; and without the cache what load or network trouble
-                     may have affected: failed builds, timeouts, images that did not start,
-                     suspicious tests. The reference of the repository is evaluated beside them.
+    second round     retries what has no score, except usage errors; and without the cache what load
+                     or network trouble may have affected: failed builds, timeouts, images that did
+                     not start, suspicious tests. The reference of the repository is evaluated
+                     beside them.
     try_engine()     after many engine errors in a row: if a trivial Dockerfile fails too, stop
     print_summary()
 
@@ -540,11 +541,12 @@ class Batch:
     - run() is the order. _is_due_again() decides what the second round retries, _options() how.
     - _results() submits tasks, and yields what has ended; keep() writes the report that stays.
     - If no reference gets all points, _judge_references() stops the run. If one fails beside
-      retries, blame_host() makes those suspicious that fail.
+      retries, blame_host() makes those suspicious that fail; no score changes.
     - After MAX_FAILURES engine errors in a row, for each evaluation that runs at a time,
       _run_round() lets the engine be tried; if that fails, _judge_engine() stops the run.
     - The first of the user's signals interrupts all evaluations, and this waits for their clean-up;
-      the second ends the clean-up soon, and a third the program: see de.handle_signals().
+      the second (after a stop, the first) ends the clean-up soon, and a third the program: see
+      de.handle_signals().
     """
 
     def __init__(self, benchmark: Benchmark, tasks: Sequence[Task]) -> None:
@@ -749,8 +751,8 @@ class Batch:
         earlier_score = self.scores.get(task)
         earlier = None
         if earlier_score:
-            if not new and outcome.kind == de.ENGINE:
-                return outcome  # No engine answered. The next start makes the second try.
+            if not new:
+                return outcome  # The next start makes the second try.
             earlier = de.read_report(path)
             is_unreadable = not earlier and os.path.lexists(path)
             if is_unreadable and share_of(new) < earlier_score.share:

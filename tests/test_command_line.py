@@ -232,7 +232,11 @@ def test_kept_image_has_the_name_of_the_repository_and_stays(fake, dockerfile, r
     assert fake.left() == [kept]
 
 
-COMMANDS = ["""echo "$(id -u) '{a}'" $EXTRA; exit 4 # {a}""", "-x; exit 4 # {a}"]
+COMMANDS = [
+    """echo "$(id -u) '{a}'" $EXTRA; exit 4 # {a}""",
+    "-x; exit 4 # {a}",
+    "echo 'a\tb\\' # {a}\nexit 4",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -244,9 +248,19 @@ def test_printed_line_repeats_a_failed_command(clean_engine, arguments, report, 
     _, out, _ = called(de.main, *words)
 
     line = re.search("(?m)^test 'run_command_1' again:\n  (docker run .*)", out)[1]
-    code, output = subprocess.getstatusoutput(line)
+    done = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     docker("image", "rm", report()["environment"]["kept_image"])
-    assert (code, f"{output}\n") == (4, report()["test_results"][0]["output"])
+    output = report()["test_results"][0]["output"]
+    assert (done.returncode, done.stdout.decode()) == (4, output)
+
+
+@pytest.mark.parametrize("word", ["", "a b", "it's", "a\n\tb'\\n", "\xe9 \x01\n"])
+def test_word_of_a_printed_line_is_the_same_for_bash_and_in_one_line(word):
+    quoted = de.shell_word(word)
+
+    output = subprocess.check_output(["bash", "-c", f"printf %s {quoted}"])
+    assert output.decode() == word
+    assert "\n" not in quoted
 
 
 # Others
