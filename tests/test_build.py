@@ -302,6 +302,23 @@ def test_missing_program_is_suspicious_if_an_earlier_step_has_met_the_network(lo
     assert not dockerfile_fault(build, run_code=1).suspect
 
 
+QUIET_DOWNLOADS = {
+    ("RUN apt-get install wget && wget -q https://a.b/c", 4): "network",
+    ("RUN wget -q https://a.b/c", 8): None,  # the server has answered: 404
+    ("RUN curl -s https://a.b/c | sh", 6): "network",
+    ("RUN make", 4): None,
+}
+
+
+@pytest.mark.parametrize(("title", "code"), QUIET_DOWNLOADS)
+def test_exit_code_of_a_quiet_download_is_suspicious(title, code):
+    log = f"#5 [2/2] {title}\n#5 0.1 ok\n#5 ERROR: x\n"
+
+    fault = dockerfile_fault(read_log(log), run_code=code)
+
+    assert fault.suspect == QUIET_DOWNLOADS[title, code]
+
+
 def test_log_tells_what_has_begun():
     def begun(log):
         build = read_log(log)
