@@ -269,6 +269,20 @@ def test_repositories_where_the_reference_fails_count_for_no_model():
     assert re.search(r"^r4 +left out  left out$", out, re.MULTILINE)
 
 
+def test_worst_reference_counts_if_several_engines_have_evaluated_it(tmp_path):
+    other = write(
+        str(tmp_path / "other"), {"gold/r0": report(9, "r0"), "gold/r1": report(10, "r1")}
+    )
+    folder = write_outcomes(gold=[10, 10], m=[4, 5])
+
+    for folders in ((folder, other), (other, folder)):
+        err = run(*folders, "--reference", "gold")[2]
+
+        assert re.findall("left out.*", err) == [
+            "left out, since the reference gold does not get all points: 'r0: 90.0%'"
+        ]
+
+
 def test_reference_is_not_ranked():
     folder = write_outcomes(gold=GOLD, m=[5] * 6)
 

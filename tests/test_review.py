@@ -380,7 +380,7 @@ def test_tests_that_prove_nothing_or_fail_are_named_with_their_image(
     code, out, _ = run(path, "--base", "busybox:stable", *files)
 
     points = "bare 0 (0.0%), copied 3 (31.5%), faked 4.5 (47.3%), solution 8.5 (89.4%)"
-    assert f"{points}, only the solution earns 5 of 9.5 points\n" in out
+    assert f"{points}, points only the solution earns: 5 of 9.5\n" in out
     assert re.findall(r"\w+: tests\[\d\]", out) == [
         "copied: tests[0]",
         "copied: tests[1]",
