@@ -206,9 +206,13 @@ class Engine:
     def _image_inspect(self, _options, tags, _text):
         return Reply(stdout=json.dumps(IMAGE)) if tags[0] in self.images else no_such("image")
 
-    def _image_rm(self, _options, tags, _text):
+    def _image_rm(self, options, tags, _text):
         if tags[0] not in self.images:
             return no_such("image")
+        if any(each.get("Image") == tags[0] for each in self.containers.values()):
+            if "--force" not in options:
+                return Reply(1, "", "conflict: a container is using its referenced image\n")
+            self.images.add("<none>")  # The containerd store keeps it without a name.
         self.images.remove(tags[0])
         return Reply()
 
@@ -263,16 +267,17 @@ class Engine:
         name, program = options["--name"], options["--entrypoint"]
         if image not in self.images:
             return no_such("image")._replace(code=125)
+        running = {**CONTAINER, "Image": image}
         if program != "/bin/sh" or not self._has_shell:
-            self.containers[name] = {**CONTAINER, "Running": False, "StartedAt": "0001"}
+            self.containers[name] = {**running, "Running": False, "StartedAt": "0001"}
             problem = f'exec: "{program}": stat {program}: no such file or directory: unknown.'
             return Reply(127, "", f"docker: Error response from daemon: {problem}\n")
         nonce, command = words[3], " ".join(words[4:])
         code = self._exit_code(command)
-        self.containers[name] = CONTAINER
+        self.containers[name] = running
         if code is None:
             return Reply(None, f"{nonce}=B\n")
-        self.containers[name] = {**CONTAINER, "Running": False, "ExitCode": code}
+        self.containers[name] = {**running, "Running": False, "ExitCode": code}
         if "--rm" in options:
             del self.containers[name]
         return Reply(code, f"{nonce}=B\n{command}\n{nonce}=E {code}\n")
