@@ -888,6 +888,10 @@ def print_plan(batch: Batch, answers: Answers) -> None:
         say(f"{model}: {counted(len(tasks), 'Dockerfile')}, {scored} already scored")
     for model, repos in answers.missing.items():
         say(f"no answer: {de.printable(model) or '(no model)'}: {de.quoted(repos, SHOWN_NAMES)}")
+    references = {task.repo for task in batch.references}
+    lacking = sorted({task.repo for task in answers.tasks} - references)
+    if references and lacking:
+        say(f"no reference: {de.quoted(lacking, SHOWN_NAMES)}")
     for problem, paths in answers.left_out.items():
         say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
     if answers.unmatched:
@@ -1049,7 +1053,7 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.list:
         print_images(answers.tasks, arguments.common.build_options)
     if arguments.reference and answers.tasks and not batch.references:
-        problem = f"--reference: no Dockerfile of '{arguments.reference}' is selected"
+        problem = f"--reference: no Dockerfile of '{arguments.reference}' to evaluate"
         de.print_errors([f"{problem}; {models_of(answers)}"])
         return 2
     if arguments.list or not answers.tasks:

@@ -307,6 +307,7 @@ QUIET_DOWNLOADS = {
     ("RUN wget -q https://a.b/c", 8): None,  # the server has answered: 404
     ("RUN curl -s https://a.b/c | sh", 6): "network",
     ("RUN make", 4): None,
+    ("RUN dpkg -i libcurl4.deb", 6): None,
 }
 
 
@@ -447,6 +448,7 @@ NOT_EXPLAINED = {
     ),
     "nothing but a number": Explained("500", "COPY failed"),
     "another image, whose name ends with its name": Explained("z", "ERROR: mango:1: b", "go:1"),
+    "another tag, which begins with its tag": Explained("z", "ERROR: go:1.2: b", "go:1"),
 }
 
 

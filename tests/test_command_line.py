@@ -254,7 +254,9 @@ def test_printed_line_repeats_a_failed_command(clean_engine, arguments, report, 
     assert (done.returncode, done.stdout.decode()) == (4, output)
 
 
-@pytest.mark.parametrize("word", ["", "a b", "it's", "a\n\tb'\\n", "\xe9 \x01\n"])
+@pytest.mark.parametrize(
+    "word", ["", "a b", "it's", "a\n\tb'\\n", "\xe9\xa0\u2028\x01\n", "\x1b[31ma"]
+)
 def test_word_of_a_printed_line_is_the_same_for_bash_and_in_one_line(word):
     quoted = de.shell_word(word)
 

@@ -135,7 +135,7 @@ def test_second_dockerfile_of_a_model_for_a_repository_is_left_out():
     assert "left out: another Dockerfile has the same model and repository: " in out
 
 
-def test_missing_answers_of_a_model_are_named_but_not_those_of_the_reference():
+def test_missing_answers_are_named_and_what_has_no_reference():
     tree({"alpha/api": "", "alpha/web": "", "gamma/lib": "", "ref/api": "", "ref/x": ""})
 
     out = run("--list", "--reference", "ref", "--repo", "[!x]*")[1]
@@ -144,6 +144,7 @@ def test_missing_answers_of_a_model_are_named_but_not_those_of_the_reference():
         "no answer: alpha: 'lib'",
         "no answer: gamma: 'api', 'web'",
     ]
+    assert "no reference: 'lib', 'web'\n" in out
 
 
 def test_answer_in_another_shard_or_left_out_is_not_missing():
@@ -609,7 +610,7 @@ def test_reference_without_a_selected_dockerfile_is_a_mistake(stub, other):
 
     code, _, err = run("--reference", "ref", "--repo", "x")
 
-    assert err.startswith("error: --reference: no Dockerfile of 'ref' is selected; models there: ")
+    assert err.startswith("error: --reference: no Dockerfile of 'ref' to evaluate; models there: ")
     assert (code, stub.calls) == (2, [])
 
 

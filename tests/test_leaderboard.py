@@ -270,16 +270,17 @@ def test_repositories_where_the_reference_fails_count_for_no_model():
 
 
 def test_worst_reference_counts_if_several_engines_have_evaluated_it(tmp_path):
-    other = write(
-        str(tmp_path / "other"), {"gold/r0": report(9, "r0"), "gold/r1": report(10, "r1")}
-    )
+    reports = {"gold/r0": report(9, "r0"), "gold/r1": report(10, "r1")}
+    reports["gold/copy"] = report(8, "r1")
+    other = write(str(tmp_path / "other"), reports)
     folder = write_outcomes(gold=[10, 10], m=[4, 5])
 
     for folders in ((folder, other), (other, folder)):
         err = run(*folders, "--reference", "gold")[2]
 
         assert re.findall("left out.*", err) == [
-            "left out, since the reference gold does not get all points: 'r0: 90.0%'"
+            "left out: reports/gold/copy.json: there is another report of gold on r1",
+            "left out, since the reference gold does not get all points: 'r0: 90.0%'",
         ]
 
 

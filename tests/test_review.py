@@ -129,6 +129,8 @@ MAY_FAIL = [
     "nosuch || head /nosuch",
     'test "$(nosuch | wc -l)" -gt 0',
     r"printf 'b\na' | sort -c",
+    r"printf 'b\na' | sort -uC",
+    r"printf 'b\na' | sort --check",
     "bash -o pipefail -c 'nosuch | head'",
     ". ~/.nvm/nvm.sh && nvm use 20",
     "bash -ic 'nvm-nosuch use 20'",
