@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -202,6 +204,26 @@ def test_failed_builds_beside_each_other_are_no_faults_of_the_engine(
         outcomes = [outcome(report) for report in pool.map(lambda _: de.evaluate(*words), range(6))]
 
     assert outcomes == ["build"] * 6
+
+
+@pytest.mark.no_podman  # which removes the container, too
+def test_image_that_somebodys_container_uses_loses_its_name_at_once(engine, evaluate):
+    """With the legacy builder it may be a step of another Dockerfile that is being built."""
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        evaluation = pool.submit(evaluate, [BUSYBOX, "ENV A=1"], run_command("sleep 5"))
+        wait_for(lambda: docker("ps", "--quiet", f"--filter=name={de.NAME}-"), 60)
+        image = docker("ps", f"--filter=name={de.NAME}-", "--format={{.Image}}").split()[0]
+        container, identity = docker("create", image).strip(), images(image)
+        report = evaluation.result()
+
+    assert (outcome(report), report["warnings"], images(image)) == ("passed", [], "")
+    docker("rm", container)
+    with contextlib.suppress(subprocess.CalledProcessError):  # it depends on the store
+        docker("image", "rm", identity.strip())
+
+
+def images(name):
+    return docker("images", "--quiet", "--no-trunc", name)
 
 
 FOR_BUILDKIT = [
