@@ -211,8 +211,8 @@ def test_image_that_somebodys_container_uses_loses_its_name_at_once(engine, eval
     """With the legacy builder it may be a step of another Dockerfile that is being built."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         evaluation = pool.submit(evaluate, [BUSYBOX, "ENV A=1"], run_command("sleep 5"))
-        wait_for(lambda: docker("ps", "--quiet", f"--filter=name={de.NAME}-"), 60)
-        image = docker("ps", f"--filter=name={de.NAME}-", "--format={{.Image}}").split()[0]
+        running = ("ps", f"--filter=name={de.NAME}-", "--format={{.Image}}")
+        (image,) = wait_for(lambda: docker(*running).split())
         container, identity = docker("create", image).strip(), images(image)
         report = evaluation.result()
 
