@@ -204,6 +204,15 @@ def test_without_shfmt_one_line_says_so_and_sh_finds_syntax_errors(rubric, monke
     assert code == 1
 
 
+def test_rubric_with_a_test_that_can_never_run_is_invalid(rubric):
+    path = rubric(run_command("make", requires=["nosuch"]))
+
+    code, _, err = run(path)
+
+    assert re.fullmatch(r"error: .*: test 'run_command_1' can never run: .*\n", err)
+    assert code == 1
+
+
 def test_interrupt_ends_what_runs_and_cleans_up(fake, rubric, tmp_path):
     # A container of the fake docker runs here.
     interrupt = f"kill -TERM {os.getpid()}; sleep 20; touch ended"
