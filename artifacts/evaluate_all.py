@@ -15,8 +15,8 @@ All rounds give evaluate_task() to an executor of concurrent.futures: threads of
 Dask's workers. better() decides which report stays. Started again, the program continues where it
 stopped.
 
-Exit codes: 0 every Dockerfile has a score, 1 one has none, 2 bad arguments, 130 Ctrl-C (143
-SIGTERM, 129 SIGHUP).
+Exit codes: 0 every Dockerfile has a score, 1 one has none or was left out, 2 bad arguments,
+130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
 """
 
 from __future__ import annotations
@@ -541,7 +541,7 @@ class Batch:
     - run() is the order. _is_due_again() decides what the second round retries, _options() how.
     - _results() submits tasks, and yields what has ended; keep() writes the report that stays.
     - If no reference gets all points, _judge_references() stops the run. If one fails beside
-      retries, blame_host() makes those suspicious that fail; no score changes.
+      retries, blame_host() marks their failed builds and timeouts as suspicious; no score changes.
     - After MAX_FAILURES engine errors in a row, for each evaluation that runs at a time,
       _run_round() lets the engine be tried; if that fails, _judge_engine() stops the run.
     - The first of the user's signals interrupts all evaluations, and this waits for their clean-up;

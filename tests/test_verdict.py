@@ -333,10 +333,12 @@ def test_image_without_a_shell_fails_all_tests_with_that_reason(fake, evaluate):
     error = 'exec: \\"/bin/sh\\": stat /bin/sh: no such file or directory: unknown.'
     fake.inject(f"run code=127 stderr='docker: Error response from daemon: {error}'")
 
-    report = evaluate(["FROM x"], LOOK, TRUE)
+    report = evaluate(["FROM x"], run_command("make"), TRUE)
 
     assert outcome(report) == "failed"
     assert all(message.startswith("the image has no /bin/sh") for message in messages(report))
+    codes = [row["exit_code"] for row in report["test_results"]]
+    assert codes == [None, None], "those of docker are no exit codes of tests"
 
 
 def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evaluate, monkeypatch):
