@@ -61,7 +61,6 @@ MAX_FAILURES = 3  # in a row, per parallel evaluation, before the engine is trie
 WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
 TICK = 0.5  # seconds between checks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
-SHOWN_RUNNING = 8
 QUIET = 30.0  # seconds of silence before a line says what runs
 HALF_LOG = 500_000  # bytes of the beginning of an evaluation's log that are kept, and of its end
 REFERENCE = "reference"  # a suspicion: the Dockerfile that is known to be right failed, too
@@ -285,41 +284,31 @@ def fits(name: str, patterns: Iterable[str]) -> bool:
 # ---------------------------------------------------------------------------------------------
 
 
-class BoundedFile(io.RawIOBase):
-    """Appends to a file: the first HALF_LOG bytes at once, the last ones when it is closed."""
+class BoundedFile(io.FileIO):
+    """Appends to a file, and keeps the first and the last HALF_LOG bytes of what it appends."""
 
     def __init__(self, path: str) -> None:
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - see close()
-        self._room = HALF_LOG
-        self._tail = bytearray()
-        self._gap = b""
-
-    def writable(self) -> bool:
-        """Return True, for io.TextIOWrapper."""
-        return True
+        super().__init__(path, "a+")
+        self._cut_at = self.tell() + HALF_LOG
 
     def write(self, data: Any) -> int:
-        """Take the next bytes; raise OSError if the disk is full."""
-        size = len(data)
-        room, self._room = self._room, max(self._room - size, 0)
-        self._tail += data[room:]
-        if len(self._tail) > 2 * HALF_LOG:  # Not for each line: it moves the rest.
-            self._cut()
-        self._file.write(data[:room])
+        """Append bytes; raise OSError if the disk is full."""
+        size = super().write(data)
+        self._cut(2 * HALF_LOG)  # Not for each line: it moves the end.
         return size
 
     def close(self) -> None:
-        """Write the end."""
-        if not self.closed:
-            self._cut()
-            with contextlib.suppress(OSError), self._file:
-                self._file.write(self._gap + self._tail)
+        """Cut the middle out."""
+        with contextlib.suppress(OSError, ValueError):  # The disk is full, or it is closed.
+            self._cut(HALF_LOG)
         super().close()
 
-    def _cut(self) -> None:
-        if len(self._tail) > HALF_LOG:
-            self._gap = b"\n[...]\n"
-            del self._tail[:-HALF_LOG]
+    def _cut(self, limit: int) -> None:
+        if self.tell() > self._cut_at + limit:
+            self.seek(-HALF_LOG, os.SEEK_END)
+            end = self.read()
+            self.truncate(self._cut_at)
+            super().write(b"\n[...]\n" + end)
 
 
 def open_log(path: str) -> io.TextIOWrapper:
@@ -456,13 +445,11 @@ def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
         ask(client.wait_for_workers, 1, timeout=WORKER_TIMEOUT)
         for path in (de.__file__, os.path.realpath(__file__)):
             ask(client.upload_file, path)
-        anywhere = client.get_executor(pure=False)
 
         def submit(call: Call, options: de.Options, worker: str) -> futures.Future[Outcome]:
-            executor = anywhere
-            if worker:  # If it is lost, another one will do.
-                where = {"workers": [worker], "allow_other_workers": True}
-                executor = client.get_executor(pure=False, **where)
+            # If the worker is lost, another one will do.
+            where = {"workers": [worker], "allow_other_workers": True} if worker else {}
+            executor = client.get_executor(pure=False, **where)
             future: futures.Future[Outcome] = ask(
                 executor.submit, run_on_worker, call, options, batch_id
             )
@@ -697,7 +684,7 @@ class Batch:
         interrupts nothing more is yielded.
         """
         running: dict[futures.Future[Outcome], Task] = {}
-        since: dict[futures.Future[Outcome], float] = {}
+        since: dict[Task, float] = {}
         waiting = iter([] if self._has_stopped() else due)
         interrupts = 0
         while True:
@@ -717,14 +704,14 @@ class Batch:
                 running[workers.submit(evaluate_task, options, "")] = task
             if not running or interrupts > 1:
                 return
-            for future in itertools.islice(running, parallel):  # the oldest ones run
-                since.setdefault(future, time.monotonic())
-            if self.screen.is_quiet():
-                self.screen.status({running[future]: start for future, start in since.items()})
+            for task in itertools.islice(running.values(), parallel):  # the oldest ones run
+                since.setdefault(task, time.monotonic())
+            self.screen.status(since)
             ended = futures.wait(running, TICK, futures.FIRST_COMPLETED).done
             for future in [future for future in running if future in ended]:
-                since.pop(future, None)
-                yield running.pop(future), outcome_of(future)
+                task = running.pop(future)
+                since.pop(task, None)
+                yield task, outcome_of(future)
 
     def _options(self, task: Task) -> de.Options:
         """Return the options of an evaluation: from the cache a retry would repeat the result."""
@@ -826,31 +813,23 @@ class Screen:
         self._has_status = False
         self._latest = time.monotonic()
 
-    def is_quiet(self) -> bool:
-        """Return whether it is time to say what runs."""
-        return time.monotonic() - self._latest >= (1.0 if self._is_terminal else QUIET)
-
     def status(self, running: Mapping[Task, float]) -> None:
-        """Say what runs, and since when (the time.monotonic() by task)."""
+        """After a silence say what runs, and since when (the time.monotonic() by task)."""
         now = time.monotonic()
-        names = [f"{task.name} {duration(now - start)}" for task, start in running.items()]
-        if len(names) > SHOWN_RUNNING:
-            names[SHOWN_RUNNING:] = ["…"]
-        text = f"running: {', '.join(names)}"
-        if self._is_terminal:  # A longer line would be two.
-            text = text[: shutil.get_terminal_size().columns - 1]
-        self.line(text)
+        if now - self._latest < (1.0 if self._is_terminal else QUIET):
+            return
+        names = [
+            f"{task.name} {timedelta(seconds=int(now - start))}" for task, start in running.items()
+        ]
+        # On a terminal a longer line would be two.
+        limit = shutil.get_terminal_size().columns - 11 if self._is_terminal else 300
+        self.line(f"running: {de.printable(', '.join(names), limit)}")
         self._has_status = self._is_terminal
 
     def clear(self) -> None:
         """Remove the line that says what runs."""
         if self._has_status:
             self.line("\x1b[A")
-
-
-def duration(seconds: float) -> str:
-    """Return a time for display."""
-    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
 
 
 def say(text: str) -> None:
@@ -865,12 +844,11 @@ def counted(count: int, noun: str) -> str:
 
 def describe(outcome: Outcome) -> str:
     """Return how an evaluation ended, in one line."""
-    if outcome.report is None:
-        return de.printable(f"no report: {outcome.problem}")
-    if outcome.kind in (de.BUILD, de.BUILD_TIMEOUT):
-        return de.printable(f"build failed: {outcome.problem}")
-    line = de.score_line(outcome.report)
-    return de.printable(f"{line}: {outcome.problem}" if outcome.problem else line)
+    end = "no report"
+    if outcome.report:
+        has_failed = outcome.kind in (de.BUILD, de.BUILD_TIMEOUT)
+        end = "build failed" if has_failed else de.score_line(outcome.report)
+    return de.printable(": ".join(filter(None, [end, outcome.problem])))
 
 
 def by_model(tasks: Iterable[Task]) -> dict[str, list[Task]]:
