@@ -127,16 +127,6 @@ def test_check_takes_several_rubrics_or_that_of_a_repository(rubric, tmp_path):
     assert default == (0, valid, "")
 
 
-def test_selected_test_has_no_warning_of_others(fake, dockerfile, rubric):
-    tests = [{**TRUE, "id": "a"}, {**TRUE, "id": "b", "requires": ["unknown"]}]
-    words = ["--dockerfile", dockerfile("FROM x"), "--rubric", rubric(*tests), "--repo", "example"]
-
-    code, out, _ = called(de.main, *words, "--test", "a")
-
-    assert code == 0
-    assert "warning" not in out
-
-
 # Text on the screen
 
 EVIL = "\x1b[2J\r\nerror: x\x9b31m"

@@ -135,20 +135,6 @@ def test_message_of_an_engine_error_has_the_name_of_the_worker(monkeypatch):
     assert outcome.worker == worker.address
 
 
-def test_reference_is_evaluated_on_workers_first_and_beside_retries(cluster, fake):
-    """That of x fails the second time, after four builds."""
-    cluster.worker("one")
-    tree(dict.fromkeys(("a/x", "a/y"), "FROM x\nRUN exit 3"), run_command("true"))
-    tree(dict.fromkeys(("ref/x", "ref/y"), "FROM x"), run_command("true"))
-    fake.fault("build", given=f"--file={os.path.realpath('artifacts/ref/x.dockerfile')}", since=5)
-
-    out = run("--dask", cluster.address, "--reference", "ref")[1]
-
-    assert "suspicious failures (reference), please check: 'a/x'\n" in out
-    assert "2 scores are second tries\n" in out
-    assert scores() == {"a/x": 0, "a/y": 0, "ref/x": 1, "ref/y": 1}
-
-
 def test_control_experiment_is_made_on_the_worker_where_the_errors_come_from(
     cluster, fake, tmp_path
 ):

@@ -241,13 +241,6 @@ def test_dockerfile_that_needs_buildkit_is_a_usage_error(engine, legacy, evaluat
     assert outcome(evaluate(text.split("\n"), TRUE)) == "usage"
 
 
-@pytest.mark.no_podman
-def test_what_looks_like_syntax_of_buildkit_builds(clean_engine, legacy, evaluate):
-    lines = ["# RUN --mount=type=cache <<EOF", "RUN test $((1<<2)) = 4", "RUN echo COPY --link"]
-
-    assert outcome(evaluate([BUSYBOX, *lines], TRUE)) == "passed"
-
-
 @pytest.mark.no_buildx
 def test_buildkit_without_buildx_is_no_fault_of_the_dockerfile(clean_engine, evaluate, monkeypatch):
     client = docker("version", "--format={{.Client.Version}}")

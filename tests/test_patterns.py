@@ -147,7 +147,12 @@ def read_rubric(text):
         de.read_rubric(text.encode(), "rubric.json")
 
 
-READERS = [read_dockerfile, read_log, read_output, read_answer, read_rubric]
+def read_solution(text):
+    Path("Dockerfile").write_text(text)
+    review.workdir_of("Dockerfile")
+
+
+READERS = [read_solution, read_dockerfile, read_log, read_output, read_answer, read_rubric]
 
 
 @pytest.mark.long("170 texts")
@@ -176,16 +181,5 @@ def test_reader_of_a_report_is_linear(what, tmp_path):
         with contextlib.suppress(ValueError, RecursionError):
             lb.read_report(str(file), model="", sample="")
         de.read_report(str(file))
-
-    assert_linear(read, what)
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_reader_of_the_working_directory_of_a_solution_is_linear(what, tmp_path):
-    file = tmp_path / "Dockerfile"
-
-    def read(text):
-        file.write_text(text)
-        review.workdir_of(str(file))
 
     assert_linear(read, what)

@@ -258,15 +258,6 @@ def test_option_that_no_evaluation_takes_is_a_bad_argument(option, rubric):
     assert code == 2
 
 
-@pytest.mark.usefixtures("fake")
-def test_each_image_is_named_while_it_is_measured(rubric):
-    path = rubric(run_command("make"))
-
-    err = run(path, "--base=x")[2]
-
-    assert err == f"{path}: bare: building and testing\n{path}: faked: building and testing\n"
-
-
 NOTHING = "measures nothing: "
 
 
