@@ -260,6 +260,7 @@ RUNNING = {
     "Step 1/2 : FROM x\nStep 2/2 : COPY a /\n": "COPY a /",
     "Step 1/1 : FROM x\n# Executing 1 build trigger\n": "Executing 1 build trigger",
     "Step 1/2 : FROM x\nStep 2/2 : COPY --from=y a /\n": "",
+    "Step 1/2 : FROM x\nStep 2/2 : RUN curl a?from=y\n": "RUN curl a?from=y",
     "STEP 1/2: FROM x\nSTEP 2/2: RUN a\n": "RUN a",
     "STEP 1/2: FROM x\nSTEP 2/2: RUN --mount=type=bind,from=y,target=/y a\n": "",
 }
@@ -305,21 +306,35 @@ def test_missing_program_is_suspicious_if_an_earlier_step_has_met_the_network(lo
 
 
 QUIET_DOWNLOADS = {
-    ("RUN apt-get install wget && wget -q https://a.b/c", 4): "network",
-    ("RUN wget -q https://a.b/c", 8): None,  # the server has answered: 404
-    ("RUN curl -s https://a.b/c | sh", 6): "network",
-    ("RUN make", 4): None,
-    ("RUN dpkg -i libcurl4.deb", 6): None,
+    ("apt-get install -y wget && wget -q https://a.b/c", 4): "network",
+    ("wget https://a.b/c -qO /c", 4): "network",
+    ("wget $URL", 4): "network",
+    (r"set -e\ncurl -s https://a.b/c", 6): "network",  # a here-document
+    (r"wget \"$URL\"", 4): "network",
+    ("wget -q https://a.b/c", 8): None,  # the server has answered: 404
+    ("make", 4): None,
+    ("dpkg -i libcurl4.deb", 6): None,
+    ("apt-get install -y wget git && pytest", 5): None,
+    ("make # without curl", 6): None,
+    ("curl -s localhost:8080 -o /x", 7): None,
 }
+ERRORS_OF_A_RUN = [
+    '#5 ERROR: process "/bin/sh -c {}" did not complete successfully: exit code: {}',
+    "#5 ERROR: executor failed running [/bin/sh -c {}]: exit code: {}",
+    "The command '/bin/sh -c {}' returned a non-zero code: {}",
+    'Error: building at STEP "RUN {}": while running runtime: exit status {}',
+]
 
 
-@pytest.mark.parametrize(("title", "code"), QUIET_DOWNLOADS)
-def test_exit_code_of_a_quiet_download_is_suspicious(title, code):
-    log = f"#5 [2/2] {title}\n#5 0.1 ok\n#5 ERROR: x\n"
+@pytest.mark.parametrize(("command", "code"), QUIET_DOWNLOADS)
+@pytest.mark.parametrize("error", ERRORS_OF_A_RUN)
+def test_exit_code_of_a_quiet_download_is_suspicious(error, command, code):
+    step = "#5 [2/2]" if error[0] == "#" else "Step 2/2 :"
+    log = f"{step} RUN <<EOF\n{error.format(command, code)}\n"
 
-    fault = dockerfile_fault(read_log(log), run_code=code)
+    fault = dockerfile_fault(read_log(log))
 
-    assert fault.suspect == QUIET_DOWNLOADS[title, code]
+    assert fault.suspect == QUIET_DOWNLOADS[command, code]
 
 
 def test_log_tells_what_has_begun():

@@ -178,6 +178,7 @@ SUSPECTS = {
     "echo 'Could not resolve host: example.org'; sleep 60": "network",
     "echo 'cc1plus: out of memory'; exit 1": "memory",
     "echo 'No space left on device'; exit 1": "disk",
+    "curl() { exit 6; }; curl -s https://a.b/c": "network",
     "echo 'Could not resolve host: example.org'": None,
     "echo 'AssertionError: 1 != 2'; exit 1": None,
 }
