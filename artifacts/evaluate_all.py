@@ -482,11 +482,12 @@ def score_of(report: de.Report) -> Score:
     """Return what is remembered of a report that has a score."""
     error = report["error"]
     rows = report["test_results"]
-    suspects = [error and error["suspect"], *(row["suspect"] for row in rows)]
+    suspects = [error and error["suspect"], *(row.get("suspect") for row in rows)]
     is_doubtful = (
         bool(error and not error["certain"])
         or report["environment"]["image_starts"] is False
-        or any(row["status"] == de.TIMEOUT or row["suspect"] for row in rows)
+        or any(suspects)
+        or any(row["status"] == de.TIMEOUT for row in rows)
     )
     return Score(
         share=share_of(report),
@@ -822,8 +823,8 @@ class Screen:
             f"{task.name} {timedelta(seconds=int(now - start))}" for task, start in running.items()
         ]
         # On a terminal a longer line would be two.
-        limit = shutil.get_terminal_size().columns - 11 if self._is_terminal else 300
-        self.line(f"running: {de.printable(', '.join(names), limit)}")
+        limit = shutil.get_terminal_size().columns - 2 if self._is_terminal else 300
+        self.line(de.printable(f"running: {', '.join(names)}", limit))
         self._has_status = self._is_terminal
 
     def clear(self) -> None:

@@ -711,6 +711,19 @@ def test_crashes_in_a_row_stop_the_run(stub):
     assert code == 1
 
 
+def test_report_in_which_a_person_has_deleted_a_suspicion_is_still_read(stub):
+    tree({"m/a": ""})
+    run()
+    report = json.loads(Path("reports/m/a.json").read_text())
+    del report["test_results"][0]["suspect"]
+    Path("reports/m/a.json").write_text(json.dumps(report))
+
+    code = run()[0]
+
+    assert stub.calls == ["m/a"]
+    assert code == 0
+
+
 @pytest.mark.parametrize("file", ["artifacts/m/a.dockerfile", "rubrics/a.json"])
 def test_answer_that_cannot_be_read_is_not_tried_again(stub, file):
     tree({"l/0": "", "m/a": ""})
@@ -845,10 +858,11 @@ class Terminal(io.StringIO):
         return lines[:at]
 
 
-def test_line_that_says_what_runs_replaces_itself_on_a_terminal(monkeypatch):
+@pytest.mark.parametrize(("columns", "line"), [(25, "running: m/long 0:01:42…"), (8, "runnin…")])
+def test_line_that_says_what_runs_replaces_itself_on_a_terminal(monkeypatch, columns, line):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setenv("COLUMNS", "25")
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(ea, "time", SimpleNamespace(monotonic=itertools.count(100).__next__))
     screen = ea.Screen()
     task = ea.Task("m", "long", "x")
@@ -863,6 +877,6 @@ def test_line_that_says_what_runs_replaces_itself_on_a_terminal(monkeypatch):
     screen.clear()
     screen.line("last")
 
-    assert status == ["first", "running: m/long 0:01:42…"]
+    assert status == ["first", line]
     assert news == ["first", "second"]
     assert terminal.shown() == ["first", "second", "last"]
