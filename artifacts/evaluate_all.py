@@ -1020,11 +1020,11 @@ def _main(arguments: argparse.Namespace) -> int:
     try:
         answers = find_answers(benchmark)
     except de.EvaluationError as error:
-        de.print_errors([str(error)])
+        de.print_errors(str(error))
         return 2
     is_found = any(fits(task.model, arguments.model) for task in answers.tasks)
     if not is_found and not answers.left_out:
-        de.print_errors([nothing_found(arguments, answers)])
+        de.print_errors(nothing_found(arguments, answers))
         return 1
     batch = Batch(benchmark, answers.tasks)
     print_plan(batch, answers)
@@ -1033,7 +1033,7 @@ def _main(arguments: argparse.Namespace) -> int:
         print_images(answers.tasks, arguments.common.build_options)
     if arguments.reference and answers.tasks and not batch.references:
         problem = f"--reference: no Dockerfile of '{arguments.reference}' to evaluate"
-        de.print_errors([f"{problem}; {models_of(answers)}"])
+        de.print_errors(f"{problem}; {models_of(answers)}")
         return 2
     if arguments.list or not answers.tasks:
         return int(not is_complete)
@@ -1042,7 +1042,7 @@ def _main(arguments: argparse.Namespace) -> int:
         with make_workers(arguments) as workers:
             batch.run(workers)
     except de.EvaluationError as error:  # no engine, or the cluster is lost
-        de.print_errors([str(error)])
+        de.print_errors(str(error))
         is_complete = False
     print_summary(batch)
     if batch.signals:

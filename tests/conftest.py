@@ -307,7 +307,7 @@ def make_report(outcome, options, inputs=None, suspect=None, log=""):
     else:
         evaluation.image = {"Id": "1d" * 32}
         for at, (test, status) in enumerate(zip(inputs.rubric.tests, outcome)):
-            evaluation.tests.results[test.id] = de.Result(status, f"m{at}")
+            evaluation.results[test.id] = de.Result(status, f"m{at}")
     return de.make_report(evaluation)
 
 

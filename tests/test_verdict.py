@@ -16,7 +16,16 @@ import DockerfileEvaluator as de
 CHECK = de.read_rubric(
     b'{"tests": [{"type": "envvar_set", "params": {"name": "HOME"}}]}', "r.json"
 ).tests[0]
-RAN = de.ContainerRun(found=(True, False))
+RAN = de.ContainerRun(
+    phase="exit",
+    docker_code=0,
+    test_code=0,
+    state={},
+    found=(True, False),
+    output="",
+    stderr="",
+    seconds=0.0,
+)
 # How far a container came, and docker's exit code: 1, or None at the limit of this phase
 ENDED_EARLY = RAN._replace(phase="start", docker_code=1, test_code=None)
 ENDED_IN_THE_TEST = ENDED_EARLY._replace(phase="test")
