@@ -879,18 +879,6 @@ def print_plan(batch: Batch, answers: Answers) -> None:
         say("build context: the folder of each Dockerfile (see --checkouts)")
 
 
-def print_images(tasks: Iterable[Task], build_options: Sequence[str]) -> None:
-    """Print the images to pull, the most frequent ones first."""
-    files = (de.parse_dockerfile(de.read_file(task.dockerfile)) for task in tasks)
-    counts = collections.Counter(
-        image
-        for file in files
-        for image in {need.image for need in de.needed_images(file, build_options)}
-    )
-    for image, count in counts.most_common():
-        say(f"image {de.printable(image)}: {counted(count, 'Dockerfile')}")
-
-
 def print_summary(batch: Batch) -> None:
     """Print what has no score and why, what a person should look at, and each model's mean."""
     names: dict[str, list[str]] = collections.defaultdict(list)
@@ -1029,8 +1017,6 @@ def _main(arguments: argparse.Namespace) -> int:
     batch = Batch(benchmark, answers.tasks)
     print_plan(batch, answers)
     is_complete = not answers.left_out
-    if arguments.list:
-        print_images(answers.tasks, arguments.common.build_options)
     if arguments.reference and answers.tasks and not batch.references:
         problem = f"--reference: no Dockerfile of '{arguments.reference}' to evaluate"
         de.print_errors(f"{problem}; {models_of(answers)}")

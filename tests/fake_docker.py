@@ -15,9 +15,9 @@ created        that which was created last
 
 Both sides write Python literals. A call's name is its subcommand, such as "build" or "image rm".
 The experiments have names of their own: "control COPY", "control RUN" and "control run" of the
-trivial Dockerfile, "from" of a Dockerfile that is only a FROM, "line" of the same with scratch,
-"syntax" of one with new syntax. What "version", "info", "ps" and "image ls" print comes from the
-launcher in conftest.py, after the faults of the call.
+trivial Dockerfile, "from" of a Dockerfile that is only a FROM, "syntax" of one with today's syntax.
+What "version", "info", "ps" and "image ls" print comes from the launcher in conftest.py, after the
+faults of the call.
 
 A Dockerfile may have any lines; these mean something:
 
@@ -99,16 +99,13 @@ def dockerfile(options):
 def name_of(subcommand, options, rest, lines):
     if subcommand == "run" and options["--entrypoint"] != "/bin/sh":
         return "control run"
-    if lines and rest == ["-"]:
-        return "from"
-    if options.get("--file") != "-":
+    if options.get("--file", "-") != "-" or not lines:
         return subcommand
-    last = lines[-1] if lines else ""
-    if last.startswith("LABEL "):
-        return "line"
-    if last.startswith(CONTROL) and lines[0] == "FROM scratch":
-        return f"control {last.split()[0]}"
-    return "syntax" if "FROM scratch" in lines[:2] else subcommand
+    if lines[-1].startswith(CONTROL) and lines[0] == "FROM scratch":
+        return f"control {lines[-1].split()[0]}"
+    if lines[0] == "FROM scratch":
+        return "syntax"
+    return "from" if rest == ["-"] else subcommand
 
 
 def record(name, words):

@@ -175,6 +175,9 @@ class Engine:
         else:
             reply = work()
         pid = PROCESS + len(self._processes)
+        if hasattr(stderr, "write"):
+            stderr.write(reply.stderr.encode())
+            reply = reply._replace(stderr="")
         process = Process(pid, reply, self.clock, has_stderr=stderr == subprocess.PIPE)
         self._processes[pid] = process
         return process

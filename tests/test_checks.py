@@ -137,7 +137,7 @@ QUOTED = {
     "checking\nerror: no 'x'\ndone": "error: no 'x'",
     "E: not found\nE: Unable to x\nbye": "E: Unable to x",
     "one\ntwo\n\n": "two",
-    "an error\n" + "progress\n" * 40: "progress",
+    "an error\n" + "progress\n" * 400: "an error",
     "\033[31mred\033[0m\b\n": "red\\x08",
     "\n": "no output",
 }

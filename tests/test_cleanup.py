@@ -203,7 +203,7 @@ def interrupt(process, number=signal.SIGINT):
     ("call", "number", "line"),
     [
         ("build", signal.SIGHUP, "FROM scratch"),
-        ("control run", signal.SIGINT, "COPY missing /"),
+        ("control run", signal.SIGINT, "RUN exit 137"),
         ("run", signal.SIGTERM, "FROM scratch"),
         ("test", signal.SIGINT, "FROM scratch"),
     ],

@@ -99,9 +99,9 @@ def test_pattern_is_linear(name):
 
 
 def read_dockerfile(text):
-    parsed = de.parse_dockerfile(f"{text}\nFROM $a".encode())
-    list(de.needed_images(parsed, [text]))
-    de.new_syntax(parsed)
+    de.here_document_lines(text)
+    de.has_new_flag(text, "link")
+    de.build_hint(de.Build(1), de.Options("", ""), text)
 
 
 def read_log(text):
@@ -110,8 +110,15 @@ def read_log(text):
         log.feed(text[at : at + de.CHUNK].encode())
     build = log.finish(1, seconds=0.0)
     options = de.Options("Dockerfile", "repo", context=".")
-    de.dockerfile_fault(build._replace(error=text), options, de.parse_dockerfile(b"FROM x"))
-    de.explains(de.Missing(de.Need(text, ""), text), build)
+    for exit_code in (1, None):
+        for builder in de.BUILDERS:
+            failed = build._replace(exit_code=exit_code, builder=builder, error=text)
+            de.dockerfile_fault(failed, options, "FROM x")
+            de.new_syntax(failed, "")
+            de.maybe_new_syntax(failed, "")
+            de.judge_image(de.Step(de.IMAGE, text, text[:1000]), failed, is_offline=False)
+            de.is_engine_trouble(failed)
+            de.blames_dockerfile(failed)
     de.run_exit_code([text])
 
 

@@ -63,8 +63,8 @@ VERDICTS = {
     "docker waits for a container that has ended": (GOES_ON, EXITED_WITH_1, NO_PROOF),
     # Nothing of the image has run
     "it was never started": (ENDED_EARLY, NEVER_STARTED, NO_PROOF),
-    "it did not begin in time": (NOT_BEGUN, {}, NO_PROOF),
-    "its shell hangs": (NOT_BEGUN, RUNNING, NO_PROOF),
+    "it did not begin in time": (NOT_BEGUN, {}, de.NOT_STARTED),
+    "its shell hangs": (NOT_BEGUN, RUNNING, de.TOO_SLOW),
 }
 
 
@@ -83,14 +83,16 @@ def test_message_says_that_a_container_ran_out_of_memory():
     assert "out of memory" in result.message
 
 
-def test_new_time_limit_counts_from_its_beginning(monkeypatch):
-    clock = iter([0.0, 0.9, 0.9])  # the beginning of a limit, a new one, its first look
+def test_time_limit_of_a_phase_counts_only_in_it(monkeypatch):
+    clock = iter([0.0, 3.0, 10.0, 10.0, 11.0])  # begin, enter, enter again, look
     monkeypatch.setattr(de.time, "monotonic", lambda: next(clock))
-    deadline = de.Deadline(1.0)
+    deadline = de.Deadline({"a": 5.0, "b": 9.0})
 
-    deadline.restart(0.1)
+    deadline.enter("b")
+    deadline.enter("a")
 
-    assert deadline.left() == 0.1
+    assert deadline.left() == 2.0
+    assert deadline.left() == 1.0
 
 
 def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate, monkeypatch):
@@ -192,7 +194,8 @@ STARTS = {  # the result, is the image there, has another test begun: is it the 
 @pytest.mark.parametrize("case", STARTS, ids=str)
 def test_image_is_at_fault_if_it_alone_cannot_be_started(case):
     end, has_image, has_begun = case
-    result = de.Result(NO_PROOF, str(end), end if isinstance(end, int) else None)
+    status, code = (NO_PROOF, end) if isinstance(end, int) else (end, None)
+    result = de.Result(status, "why", code)
 
     is_fault = de.is_fault_of_image(result, has_image=has_image, has_begun=has_begun)
 
@@ -414,7 +417,7 @@ def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engi
 
 def test_what_is_in_the_pipe_at_the_limit_still_counts():
     docker = de.Docker("sh")
-    deadline = de.Deadline(0.0)
+    deadline = de.Deadline({"test": 0.0})
     with docker.start("-c", "echo late") as process:
         process.wait()
 
