@@ -25,7 +25,8 @@ HUB_IMAGE = de.CONTROL_IMAGES["docker.io"]
 
 INSTRUCTION = de.Step(de.INSTRUCTION, "COPY x /")
 RUN = de.Step(de.INSTRUCTION, "RUN x")
-COPY_FAILED = de.Build(1, builder="legacy", is_serial=True, step=INSTRUCTION, error="x")
+LEGACY = de.BUILDERS["legacy"]
+COPY_FAILED = de.Build(1, builder=LEGACY, step=INSTRUCTION, error="x")
 RUN_FAILED = COPY_FAILED._replace(step=RUN, steps=[RUN], error="why", run_code=1)
 FULL = "No space left on device"
 NO_SOURCE = "COPY failed: file not found in build context: x: no such file or directory"
@@ -51,7 +52,7 @@ RETRIED = {
     "docker": (COPY_FAILED, True),
     "docker, by a signal": (COPY_FAILED._replace(exit_code=-9), True),
     "a COPY of what is missing": (COPY_FAILED._replace(error=NO_SOURCE), False),
-    "a parse error": (de.Build(1, error="dockerfile parse error line 2"), False),
+    "a parse error": (de.Build(1, error="dockerfile parse error line 2: x"), False),
     "nothing, but it takes too long": (COPY_FAILED._replace(exit_code=None), False),
 }
 
@@ -103,7 +104,16 @@ BLAMED = {
     ("COPY *.x /", "COPY failed: no source files were specified"): True,
     ("COPY x /", 'failed to compute cache key: "/x" not found: not found'): True,
     ("COPY x /", 'failed to calculate checksum of ref 1d::2e: "/x": not found'): True,
-    ("COPY x /", 'Error: building at STEP "COPY x /": copier: stat: "/x": no such file'): True,
+    (
+        "COPY x /",
+        'Error: building at STEP "COPY x /": checking on sources under "/c": copier',
+    ): True,
+    ("ADD x /", "ADD failed: file not found in build context: stat x"): True,
+    (
+        "COPY d/x /",
+        "failed to walk /v/tmp/buildkit-mount1/d: lstat /v/tmp/buildkit-mount1/d: no such file or directory",
+    ): True,
+    ("", 'failed to compute cache key: "/x": not found'): True,
     ("COPY x /", "lchown /var/lib/docker/x: no such file or directory"): False,
     ("COPY x /", "failed to get layer sha256:1d: layer does not exist"): False,
     ("COPY x /", "content digest sha256:1d: not found"): False,
@@ -203,6 +213,11 @@ SYNTAX = {
     "a typo beside it": Syntax("COPY <<E /a\na\nE\nECHO b", HERE.format(5)),
     "without its end": Syntax("RUN cat <<E\nECHO b", HERE.format(3)),
     "of the shell": Syntax('RUN sh -c "cat <<E\nECHO b\nE"', HERE.format(3)),
+    "a here-document, no line": Syntax(
+        "RUN <<E\nENV A\nE",
+        "failed to parse Dockerfile: ENV must have two arguments",
+        maybe="here-documents",
+    ),
     "a shift": Syntax("RUN test $((1<<2)) = 4\nECHO b", HERE.format(3)),
     "an expansion": Syntax(
         "ENV A=${V#v}",
@@ -222,7 +237,7 @@ SYNTAX = {
 
 @pytest.mark.parametrize("case", SYNTAX.values(), ids=list(SYNTAX))
 def test_syntax_that_only_newer_builders_know(case):
-    build = de.Build(1, builder="legacy", error=case.error)
+    build = de.Build(1, builder=LEGACY, error=case.error)
     dockerfile = f"FROM x\n{case.lines}\n"
 
     found = (de.new_syntax(build, dockerfile), de.maybe_new_syntax(build, dockerfile))
@@ -232,17 +247,31 @@ def test_syntax_that_only_newer_builders_know(case):
 
 def test_frontend_of_the_dockerfile_has_chosen_its_syntax():
     steps = [de.Step(de.IMAGE, "resolve image config for x", "x", is_frontend=True)]
-    build = de.Build(1, builder="buildkit", steps=steps, error=LINK)
+    build = de.Build(1, builder=de.BUILDERS["buildkit"], steps=steps, error=LINK)
 
     assert de.new_syntax(build, "COPY --link a /") == ""
 
 
-def test_legacy_builder_does_not_know_the_variables_of_platforms():
-    step = de.Step(de.IMAGE, "FROM --platform=linux/$TARGETARCH x", "x")
-    build = de.Build(1, builder="legacy", step=step, error="failed to parse platform : x")
+NEW_STEPS = {
+    "FROM --platform=linux/$TARGETARCH x": True,
+    "FROM --platform=${BUILDPLATFORM} x": True,
+    "FROM --platform=linux/amd64 x": False,
+    "COPY <<EOF /a": True,
+    "RUN bash <<-'EOF'": True,
+    "ONBUILD RUN cat <<EOF": True,
+    'RUN sh -c "cat <<EOF"': False,
+    "RUN test $((1<<2)) = 4": False,
+}
 
-    assert de.new_syntax(build, "") == "the variables of platforms"
-    assert de.new_syntax(build._replace(builder="buildkit"), "") == ""
+
+def test_legacy_builder_may_be_too_old_for_a_step():
+    found = {}
+    for title in NEW_STEPS:
+        build = de.Build(1, builder=LEGACY, step=de.Step(de.INSTRUCTION, title), error="x")
+        found[title] = de.maybe_new_syntax(build, "") == "this instruction"
+        assert not de.maybe_new_syntax(build._replace(builder=de.BUILDERS["buildkit"]), "")
+
+    assert found == NEW_STEPS
 
 
 REGISTRIES = {
@@ -273,11 +302,9 @@ BLAME = {
     "name unknown: repository name not known to registry": "control build build",
     "no token: unexpected status: 403 Forbidden": "control build build",
     "invalid reference format": "build build build",
-    "repository name must be lowercase": "build build build",
     "base name (${X}) should not be blank": "build build build",
     'failed to process "${X#*.}": missing in substitution': "build build build",
-    "no FROM statement found": "build build build",
-    "while replacing arg variables with values for format: x": "build build build",
+    "determining starting point for build: no FROM statement found": "build build build",
     "invalid reference format: repository name (No space left on device)": "build build build",
     "dial tcp: lookup a.b on 10.0.0.1:53: no such host": "registry control build",
     "dial tcp 127.0.0.1:5000: connect: connection refused": "registry control build",
@@ -436,7 +463,7 @@ ERRORS_OF_A_RUN = [
 @pytest.mark.parametrize(("command", "code"), QUIET_DOWNLOADS)
 @pytest.mark.parametrize("error", ERRORS_OF_A_RUN)
 def test_exit_code_of_a_quiet_download_is_suspicious(error, command, code):
-    step = "#5 [2/2]" if error[0] == "#" else "Step 2/2 :"
+    step = {"#": "#5 [2/2]", "T": "Step 2/2 :", "E": "STEP 2/2:"}[error[0]]
     log = f"{step} RUN <<EOF\n{error.format(command, code)}\n"
 
     fault = dockerfile_fault(read_log(log))
@@ -494,17 +521,17 @@ the network breaks a RUN once -> build: passed
     faults: build nth=1 stdout='Step 1/1 : RUN a\nConnection refused\n' stderr='returned a non-zero code: 1'
 the kernel kills a RUN once -> build: passed
     dockerfile: FROM x
-    faults: build nth=1 stderr='returned a non-zero code: 137'
+    faults: build nth=1 stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'
 a RUN is killed twice -> build, control: build
-    faults: build stderr='returned a non-zero code: 137'
+    faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'
 the engine is away for a moment -> build: passed
     dockerfile: FROM x
     faults: build do='lose the engine' nth=1; version do='find the engine' nth=3
 the engine is away for a moment, and a RUN fails -> build: passed
     dockerfile: FROM x
-    faults: build nth=1 stderr='returned a non-zero code: 2'; version nth=2
+    faults: build nth=1 stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 2'; version nth=2
 the engine is away after each build -> build: engine
-    faults: build stderr='returned a non-zero code: 2'; version nth=2; version nth=4
+    faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 2'; version nth=2; version nth=4
 docker is killed twice -> build: engine
     faults: build do=die
 the connection breaks off twice -> build: engine
@@ -550,9 +577,9 @@ the target stage is only in the Dockerfile -> build, from: build
     options: {"build_options": ["--target=a"]}
 # The host
 nothing can be run in a build -> build, control COPY, control RUN: engine
-    faults: build stderr='returned a non-zero code: 137'; 'control RUN'
+    faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'; 'control RUN'
 a program that is not there can be run -> build, control COPY, control RUN: engine
-    faults: build stderr='returned a non-zero code: 137'; 'control RUN' code=0
+    faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'; 'control RUN' code=0
 a container lacks another program -> build, control: engine
     faults: build stderr=a; 'control run' code=127 stderr='exec: runc: no such file or directory'
 the builder keeps its images -> build, control COPY: engine
@@ -678,9 +705,13 @@ def test_control_image_is_asked_of_its_registry_and_removed_unless_it_was_there(
 @pytest.mark.parametrize(
     ("faults", "command", "size"),
     [
-        ("build stderr='returned a non-zero code: 137'", "true", 1024),
+        (r"build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'", "true", 1024),
         (f"build stderr='{FULL}'", "true", 4096),
-        (rf"build stdout='{FULL}\n' stderr='returned a non-zero code: 1'", "true", 4096),
+        (
+            rf"build stdout='Step 1/1 : RUN a\n{FULL}\n' stderr='returned a non-zero code: 1'",
+            "true",
+            4096,
+        ),
         (f"run stderr='docker: {FULL}'", "true", 4096),
         ("", f"echo {FULL}; echo bye; false", 4096),
     ],

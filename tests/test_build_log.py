@@ -62,6 +62,9 @@ FAILED = {
         "[1/2] STEP 1/1: FROM x\nError: no\n": "image x",
         'STEP 1/1: COPY --from=a.b/x /a /\nError: building at STEP "COPY --from=a.b/x /a /": no stage '
         "or image found with that name\n": "image a.b/x",
+        "STEP 1/1: COPY --from=a.b/x:1 /a /\nError: COPY --from=a.b/x:1: no stage or image found with that name\n": (
+            "image a.b/x:1"
+        ),
     },
 }
 # The one that was running at the time limit
@@ -120,6 +123,8 @@ LOST = {
         "#2 [2/2] RUN a\n#2 ERROR: unexpected EOF\nERROR: unexpected EOF\n": False,
         "#0 building with x\n#1 [internal] load\n#1 DONE 0.1s\nERROR: dockerfile parse error\n": False,
         "#2 [2/2] RUN a\nERROR: process a did not complete successfully: exit code: 3\n": False,
+        "#2 [2/2] RUN a\n#2 CANCELED\ncontext canceled\n": True,
+        '#2 [2/2] COPY a /\n#2 CANCELED\nERROR: failed to solve: "/a": not found\n': False,
     },
     "legacy": {
         "Step 1/1 : RUN a\nerror during connect: EOF\n": True,
@@ -189,7 +194,7 @@ LOGS = {  # the builder, and the exit code of its RUN
 def test_recorded_logs_say_the_builder_and_the_exit_code_of_a_run():
     builds = {name: read_log(recorded(name)) for name in LOGS}
 
-    assert {name: (build.builder, build.run_code) for name, build in builds.items()} == LOGS
+    assert {name: (build.builder.name, build.run_code) for name, build in builds.items()} == LOGS
 
 
 @pytest.mark.parametrize("name", ["legacy", "buildkit-20.10", "buildx-28.5", "podman-5.8"])
@@ -318,7 +323,7 @@ def test_nothing_that_a_run_prints_gains_it_anything(builder, what):
 
     failed, late = read_log(log + end), read_log(log, exit_code=None)
 
-    assert failed.builder == builder
+    assert failed.builder.name == builder
     assert failed.error in end
     assert (failed.ending, failed.run_code, failed.is_lost) == (de.RUN_FAILED, 1, False)
     assert late.step.kind == de.INSTRUCTION

@@ -111,7 +111,7 @@ def read_log(text):
     build = log.finish(1, seconds=0.0)
     options = de.Options("Dockerfile", "repo", context=".")
     for exit_code in (1, None):
-        for builder in de.BUILDERS:
+        for builder in de.BUILDERS.values():
             failed = build._replace(exit_code=exit_code, builder=builder, error=text)
             de.dockerfile_fault(failed, options, "FROM x")
             de.new_syntax(failed, "")
