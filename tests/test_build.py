@@ -323,13 +323,14 @@ BLAME = {
 
 
 def test_blame_for_an_image_that_docker_cannot_pull():
+    def judge(image, pull, is_offline):
+        registry = de.registry_of(image)
+        return de.judge_image(de.Step(de.IMAGE, "", image), pull, registry, is_offline=is_offline)
+
     def blame(error):
         for image, is_offline in (("x", False), ("a.b/x", False), ("x", True)):
             pull = de.Build(1, error=error)
-            yield (
-                de.judge_image(de.Step(de.IMAGE, "", image), pull, is_offline=is_offline)
-                or "control"
-            )
+            yield (judge(image, pull, is_offline) or "control")
 
     assert {error: " ".join(blame(error)) for error in BLAME} == BLAME
 
@@ -349,7 +350,7 @@ IMAGE_ERRORS = {
 def test_message_says_which_image_cannot_be_pulled(case):
     kind, error, problem = case
 
-    fault = de.image_error(kind, "a.b/x", de.Build(1, error=error), problem)
+    fault = de.image_error(kind, "a.b/x", "a.b", de.Build(1, error=error), problem)
 
     assert str(fault) == IMAGE_ERRORS[case]
     assert fault.registry == ("a.b" if kind == de.REGISTRY else None)

@@ -468,7 +468,7 @@ def test_frontend_that_cannot_be_pulled_is_no_zero():
     run_clone(frontend)
 
     kind, message = error_of(read_report("reports/gpt-5/express.json"))
-    assert kind == "usage"
+    assert kind == "registry"
     assert "localhost:1/dockerfile" in message
 
 

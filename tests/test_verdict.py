@@ -328,19 +328,6 @@ def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, eval
     assert fake.count("control run") == 1
 
 
-def test_image_of_which_only_some_containers_start_has_no_score(fake, evaluate):
-    refused, slow = (
-        {"type": "files_exist", "params": {"paths": [path]}} for path in ("/refused", "/slow")
-    )
-    fake.fault("run", given="/refused", code=125, stderr="docker: unable to find user app")
-    fake.fault("run", "sleep", given="/slow", seconds=8)
-
-    report = evaluate(["FROM x"], refused, slow)
-
-    assert outcome(report) == "engine"
-    assert "only some containers start" in report["error"]["message"]
-
-
 def test_image_without_a_shell_fails_all_tests_with_that_reason(fake, evaluate):
     error = 'exec: \\"/bin/sh\\": stat /bin/sh: no such file or directory: unknown.'
     fake.inject(f"run code=127 stderr='docker: Error response from daemon: {error}'")
