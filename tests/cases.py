@@ -133,7 +133,7 @@ RUN_COMMAND = [
     passes("it succeeds", command="true"),
     passes("it fails as expected", command="exit 255", exit_code=255),
     passes("any exit code is expected", command="exit 200", exit_code="any"),
-    passes("a process stays in the background", command="sleep 600 & echo away"),
+    passes("a process stays in the background", command="sleep 9 & echo away"),
     passes("another shell", command="exit 3", shell="./program"),
     passes("drawn numbers", command="test {a*2} -eq $(({a} + {a}))", draw=DRAW),
     fails("it fails", "exit code 2, expected 0: no output", command="exit 2"),

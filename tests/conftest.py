@@ -1,26 +1,22 @@
-"""Fixtures that all tests share: environment, the fake docker, evaluations, real engines."""
+"""Fixtures that all tests share: environment, the fake engine, evaluations, real engines."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import importlib.util
 import io
 import json
 import os
-import py_compile
-import runpy
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from engine import FakeHub, census, docker, engine_answers, find_buildkit, started_engine
+from fake_engine import Engine
 
 import DockerfileEvaluator as de
 
@@ -71,148 +67,17 @@ def hermetic(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path / "home")
 
 
-# The fake docker
-
-LAUNCHER = """#!/bin/sh
-# Simple calls are answered here: to start Python takes ten times as long.
-name=$1
-case $name in image | container) name="$1 $2" ;; esac
-case $name in
-version | info) answer="cat $FAKE_DOCKER/$name" ;;
-ps) [ "$2" != -a ] || answer="ls $FAKE_DOCKER/containers" ;;
-"image ls") answer="ls $FAKE_DOCKER/images" ;;
-*) exec {python} -S -E -X utf8 {fake_docker} "$@" ;;
-esac
-read -r settings <"$FAKE_DOCKER/settings"
-case $settings in
-*"'on': '$name'"* | *"'on': '*'"*) has_fault=1 ;;
-*) has_fault= ;;
-esac
-if [ "$has_fault" ] || [ -e "$FAKE_DOCKER/lost" ]; then
-    {python} -S -E -X utf8 {fake_docker} "$@" || exit
-else
-    echo "('$name', [], $$)" >>"$FAKE_DOCKER/calls"
-fi
-exec $answer
-"""
-SETTINGS = {
-    "version": {
-        "Client": {"Version": "28.2.2"},
-        "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"},
-    },
-    "info": {"Driver": "overlay2", "NCPU": 4, "MemTotal": 2**32},
-    "image": {"Id": "sha256:" + "1d" * 32, "Size": 1234, "Os": "linux", "Architecture": "amd64"},
-    "pull": {},  # docker's error by image or registry
-    "environment": {},  # of a container, beside PATH
-    "shell": "/bin/sh",
-    "state": {},  # of a container, for `docker container inspect`
-    "create_seconds": 0,
-    "faults": [],
-}
-
-
-class Fake:
-    """Controls the fake docker (fake_docker.py), and reads what it has recorded."""
-
-    def __init__(self, folder, program):
-        self.folder, self.program, self.root = folder, program, folder / "root"
-        for name in ("images", "containers", "root"):
-            (folder / name).mkdir(parents=True)
-        (folder / "calls").touch()
-        self._write("settings", repr(SETTINGS))
-        self.set(**SETTINGS)
-
-    def set(self, **changes):
-        """Change settings; a dict, such as version, is given as what differs from the default."""
-        settings = self._settings()
-        for name, value in changes.items():
-            settings[name] = {**SETTINGS[name], **value} if isinstance(value, dict) else value
-            if name in ("version", "info"):
-                self._write(name, json.dumps(settings[name]))
-        self._write("settings", repr(settings))
-
-    def fault(self, on, do="fail", **details):
-        """Let a call fail, or another thing happen: see inject_faults() in fake_docker.py."""
-        self.set(faults=[*self._settings()["faults"], {"on": on, "do": do, **details}])
-
-    def inject(self, faults):
-        """Let calls fail, in the words of tests/docker-fault, with "; " between two calls."""
-        for line in filter(None, faults.split("; ")):
-            self.docker_fault(*shlex.split(line))
-
-    def docker_fault(self, *words):
-        """Call tests/docker-fault in this process."""
-        with mock.patch.object(sys, "argv", ["docker-fault", *words]):
-            runpy.run_path(str(PROJECT / "tests" / "docker-fault"))
-
-    def shell(self, *lines):
-        """Let a script play the image's /bin/sh."""
-        file = self.folder / "shell"
-        file.write_text("\n".join(["#!/bin/sh", *lines, ""]))
-        file.chmod(0o755)
-        self.set(shell=str(file))
-
-    def names(self):
-        """Return the names of all calls."""
-        return [name for name, _ in self._calls()]
-
-    def calls(self, name):
-        """Return the arguments of each call of a name."""
-        return [words for call, words in self._calls() if call == name]
-
-    def count(self, name):
-        return self.names().count(name)
-
-    def left(self):
-        """Return the names of all containers and images that exist."""
-        folders = [self.folder / "containers", self.folder / "images"]
-        return sorted(name for folder in folders for name in os.listdir(str(folder)))
-
-    def kill_all(self):
-        """Kill the calls and containers that still run."""
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it has ended
-                environment = (process / "environ").read_bytes()
-                if str(self.folder) in f"{os.readlink(process / 'cwd')} {environment!r}":
-                    os.kill(int(process.name), signal.SIGKILL)
-
-    def _settings(self):
-        return ast.literal_eval((self.folder / "settings").read_text())
-
-    def _calls(self):
-        *whole_lines, _ = (self.folder / "calls").read_text().split("\n")
-        return [ast.literal_eval(line)[:2] for line in whole_lines]
-
-    def _write(self, name, text):
-        """Write a file in one step: a call may read it at the same time."""
-        (self.folder / "new").write_text(f"{text}\n")
-        os.replace(str(self.folder / "new"), str(self.folder / name))
-
-
-@pytest.fixture(scope="session")
-def fake_docker_py(tmp_path_factory):
-    """Compile the fake docker once: the suite starts it thousands of times."""
-    compiled = str(tmp_path_factory.mktemp("compiled") / "fake_docker.pyc")
-    return py_compile.compile(
-        str(Path(__file__).with_name("fake_docker.py")), cfile=compiled, doraise=True
-    )
+# The fake engine
 
 
 @pytest.fixture
-def fake(monkeypatch, tmp_path, fake_docker_py):
-    """Put the fake docker first on the PATH; the control experiment writes little."""
-    program = tmp_path / "programs" / "docker"
-    program.parent.mkdir()
-    python, fake_docker = shlex.quote(sys.executable), shlex.quote(fake_docker_py)
-    program.write_text(LAUNCHER.format(python=python, fake_docker=fake_docker))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_DOCKER", str(tmp_path / "fake"))
+def fake(monkeypatch, tmp_path):
+    """Let docker be the fake engine, here and in programs; the control experiment writes little."""
+    fake = Engine(tmp_path / "fake")
+    fake.patch(monkeypatch)
+    monkeypatch.setenv("PYTHONPATH", fake.site)
     monkeypatch.setattr(de, "LARGE", 4096)  # bytes
-    monkeypatch.setattr(de, "NETWORK_PAUSE", 0.0)  # seconds
-    fake = Fake(tmp_path / "fake", program)
-    yield fake
-    fake.kill_all()
+    return fake
 
 
 # Rubrics, Dockerfiles and evaluations

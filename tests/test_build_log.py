@@ -215,6 +215,22 @@ def test_log_says_dockers_error():
     assert {log: read_log(log).error for log in ERRORS} == ERRORS
 
 
+WORDS = {  # a log in which a name has newlines, and the beginning of docker's words
+    "Step 1/1 : COPY a /\nCOPY failed: stat a\nerror during connect: EOF: no such file\n": "COPY failed",
+    "Step 1/1 : COPY a /\nError response from daemon: stat a\nunexpected EOF: no\n": "stat a",
+    '#5 [2/2] COPY a /\n#5 ERROR: "/a\nshort read: ": not found\n------\nshort read: ": no\n': '"/a',
+    "STEP 1/1: COPY a /\nwarning\nError: building at STEP\n": "building at STEP",
+}
+
+
+@pytest.mark.parametrize("log", WORDS)
+def test_name_with_newlines_does_not_begin_dockers_words(log):
+    build = read_log(log)
+
+    assert build.words.startswith(WORDS[log])
+    assert not build.is_lost
+
+
 def test_log_keeps_its_beginning_and_its_end():
     text = "".join(f"line {number}\n" for number in range(10**5))
 

@@ -1,4 +1,4 @@
-"""artifacts/evaluate_all.py on a real Dask cluster on this machine, with the fake docker."""
+"""artifacts/evaluate_all.py on a real Dask cluster on this machine, with the fake engine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from types import SimpleNamespace
 import pytest
 from batch import ea, finished, run, scores, start, tree
 from cases import run_command
-from conftest import Fake
 from engine import wait_for
+from fake_engine import Engine
 from test_readme import DASK, SCHEDULER, WORKER
-
-import DockerfileEvaluator as de
 
 pytestmark = pytest.mark.long("starts Dask clusters")
 
@@ -56,11 +54,11 @@ def write_tree(count, model="m"):
     return dict.fromkeys(places, 1)  # the scores that they get
 
 
-def test_worker_needs_none_of_our_programs(cluster, tmp_path):
+def test_worker_needs_none_of_our_programs(cluster, fake, tmp_path):
     """This one has others, in a folder that is the first one on its path."""
     for name in ("DockerfileEvaluator.py", "evaluate_all.py"):
         (tmp_path / name).write_text("raise SystemExit(1)")
-    cluster.worker("other", PYTHONPATH=str(tmp_path))
+    cluster.worker("other", PYTHONPATH=f"{tmp_path}:{fake.site}")
     expected = write_tree(4)
 
     _, _, *words = DASK.replace("tcp://HOST:8786", cluster.address).split()
@@ -70,11 +68,11 @@ def test_worker_needs_none_of_our_programs(cluster, tmp_path):
     assert code == 0
 
 
-def test_lost_worker_and_one_without_an_engine_do_not_swallow_the_queue(cluster, fake, tmp_path):
+def test_lost_worker_and_one_without_an_engine_do_not_swallow_the_queue(cluster, tmp_path):
     """One is killed, another has come meanwhile; the third gets its engine back near the end."""
-    dying = Fake(tmp_path / "dying-engine", fake.program)
+    dying = Engine(tmp_path / "dying-engine")
     dying.fault("version", stderr="Cannot connect to the Docker daemon")
-    cluster.worker("dying", FAKE_DOCKER=str(dying.folder))
+    cluster.worker("dying", PYTHONPATH=dying.site)
     killed = cluster.worker("killed")
     expected = write_tree(8)
     process = start("--dask", cluster.address, "--no-repeat")
@@ -123,26 +121,14 @@ def test_interrupt_cleans_up_on_the_workers_and_disturbs_no_other_coordinator(cl
     assert fake.left() == []
 
 
-def test_message_of_an_engine_error_has_the_name_of_the_worker(monkeypatch):
-    distributed = pytest.importorskip("distributed")
-    worker = SimpleNamespace(name="lab2", address="tcp://lab2:1")
-    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
-    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0)
-
-    outcome = ea.run_on_worker(ea.evaluate_task, de.Options("x", "x", docker="none"), "batch")
-
-    assert outcome.problem.startswith("worker lab2: ")
-    assert outcome.worker == worker.address
-
-
 def test_control_experiment_is_made_on_the_worker_where_the_errors_come_from(
     cluster, fake, tmp_path
 ):
     """The engine here works: that of the worker does not build."""
-    broken = Fake(tmp_path / "broken-engine", fake.program)
+    broken = Engine(tmp_path / "broken-engine")
     for call in ("build", "control COPY"):
         broken.fault(call, stderr="failed to solve: the disk of the engine is broken")
-    cluster.worker("broken", FAKE_DOCKER=str(broken.folder))
+    cluster.worker("broken", PYTHONPATH=broken.site)
     write_tree(9)
 
     code, out, _ = run("--dask", cluster.address, "--no-repeat")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -54,23 +52,6 @@ def test_example_passes_in_full_unless_it_is_flawed(networked_engine, buildkit, 
     assert census() == before
 
 
-@pytest.mark.image_store
-def test_names_and_texts_of_any_kind_reach_the_container(
-    clean_engine, buildkit, dockerfile, rubric
-):
-    path = dockerfile(BUSYBOX, "ENV dotted.name=x", "WORKDIR /place", "COPY place/ .")
-    place = Path(path).with_name("place")
-    place.mkdir()
-    tests = [("envvar_set", {"name": "dotted.name"}), output_contains("echo é", "é\n")]
-    for name in ["-dash", "$(false)", "`x`", "it's", "*", "é€", "\\n", "with space", "new\nline"]:
-        (place / name).write_text(f"<{name}>\n")
-        tests.append(("file_contains", {"path": name, "contains": [f"<{name}>\n"]}))
-
-    report = de.evaluate(path, "r", rubric(*tests))
-
-    assert outcome(report) == "passed", report["test_results"]
-
-
 def test_entrypoint_cmd_shell_healthcheck_do_not_matter_but_env_user_workdir_do(
     clean_engine, evaluate
 ):
@@ -81,35 +62,6 @@ def test_entrypoint_cmd_shell_healthcheck_do_not_matter_but_env_user_workdir_do(
     report = evaluate(lines, works, run_command("exit 3"), files_exist("/bin/sh"))
 
     assert list(statuses(report).values()) == ["passed", "failed", "passed"]
-
-
-@pytest.mark.image_store
-def test_parallel_evaluations_do_not_affect_each_other(clean_engine, builder, tmp_path, rubric):
-    """Two of the same Dockerfile, and another."""
-    path = rubric(("file_contains", {"path": "/file", "contains": ["same"]}))
-
-    def evaluate(name, content):
-        (tmp_path / name).write_text(f"{BUSYBOX}\nRUN echo {content} >/file\n")
-        return outcome(de.evaluate(str(tmp_path / name), "r", path, context=str(tmp_path / "tmp")))
-
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        found = pool.map(evaluate, ("first", "second", "third"), ("same", "same", "other"))
-
-    assert list(found) == ["passed", "passed", "failed"]
-
-
-def test_run_options_of_command_line_win_over_those_of_the_rubric(clean_engine, evaluate):
-    command = "echo $GIVEN; ls /sys/class/net; df -k /dev/shm | tail -n 1; ulimit -n"
-    params = {"command": command, "contains": ["yes\nlo\n", " 7168 ", "\n99\n"], "match": "all"}
-
-    report = evaluate(
-        [BUSYBOX],
-        ("output_contains", params),
-        top={"run_options": ["--shm-size=6m", "--ulimit=nofile=99"]},
-        run_options=["--env=GIVEN=yes", "--network=none", "--shm-size=7m"],
-    )
-
-    assert outcome(report) == "passed", report["test_results"]
 
 
 # Builds
@@ -186,26 +138,6 @@ def test_failed_builds_beside_each_other_are_no_faults_of_the_engine(
         outcomes = [outcome(report) for report in pool.map(lambda _: de.evaluate(*words), range(6))]
 
     assert outcomes == ["build"] * 6
-
-
-@pytest.mark.no_podman  # which removes the container, too
-def test_image_that_somebodys_container_uses_loses_its_name_at_once(engine, evaluate):
-    """With the legacy builder it may be a step of another Dockerfile that is being built."""
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        evaluation = pool.submit(evaluate, [BUSYBOX, "ENV A=1"], run_command("sleep 5"))
-        running = ("ps", f"--filter=name={de.NAME}-", "--format={{.Image}}")
-        (image,) = wait_for(lambda: docker(*running).split())
-        container, identity = docker("create", image).strip(), images(image)
-        report = evaluation.result()
-
-    assert (outcome(report), report["warnings"], images(image)) == ("passed", [], "")
-    docker("rm", container)
-    with contextlib.suppress(subprocess.CalledProcessError):  # it depends on the store
-        docker("image", "rm", identity.strip())
-
-
-def images(name):
-    return docker("images", "--quiet", "--no-trunc", name)
 
 
 FOR_BUILDKIT = [

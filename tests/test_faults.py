@@ -183,28 +183,6 @@ def test_image_that_does_not_explain_the_failure_is_not_blamed(builder, hub, exp
     expect(of_legacy if builder == "legacy" else of_buildkit, text)
 
 
-def test_unknown_host_in_a_variable_is_fault_of_dockerfile(legacy, hub, expect):
-    expect("build", "ARG BASE=nobody-knows.example/x\nFROM ${BASE}")
-
-
-def test_control_image_that_was_not_there_is_removed(builder, hub, private, expect):
-    before = private.docker("images", "--quiet")
-
-    expect("build", "FROM no-such")
-
-    assert private.docker("images", "--quiet") == before
-
-
-@pytest.mark.parametrize("how", ["forbidden", "pull-limits"])
-def test_control_image_that_was_there_proves_nothing_and_stays(builder, hub, private, expect, how):
-    private.docker("pull", "--quiet", "hello-world")
-    hub.behave(how)
-
-    expect("registry", "FROM node:20-slim")
-
-    private.docker("image", "rm", "hello-world")  # fails if it is not there
-
-
 MIRRORS = [
     ("missing", "away", "registry"),
     ("forbidden", "missing", "build"),  # Docker Hub is asked after that
@@ -290,16 +268,6 @@ def test_own_faults_with_every_registry_away_are_failed_builds(builder, hub, exp
     expect("build", *(f"{BUSYBOX}\n{text}" for text in OWN_FAULTS_AFTER_FROM))
 
 
-def test_what_a_run_prints_does_not_hide_that_it_takes_too_long(builder, evaluate):
-    lines = [BUSYBOX, run_that_prints(then="sleep 600")]
-
-    assert outcome(evaluate(lines, TRUE, build_timeout=8)) == "build_timeout"
-
-
-def test_what_a_build_prints_changes_no_verdict(builder, evaluate):
-    assert outcome(evaluate([BUSYBOX, run_that_prints(then="true")], TRUE)) == "passed"
-
-
 # Options and context
 
 
@@ -316,11 +284,6 @@ def test_option_that_docker_refuses_is_a_usage_error(legacy, evaluate, options, 
     lines = [BUSYBOX, f"RUN echo {os.urandom(8).hex()}"]  # which no cache has
 
     assert outcome(evaluate(lines, TRUE, **{options: [option]})) == "usage"
-
-
-@pytest.mark.parametrize("option", ["--user=no-such", "--group-add=no-such", "--workdir=/bin/sh/x"])
-def test_option_that_this_image_cannot_have_fails_tests(legacy, evaluate, option):
-    assert outcome(evaluate([BUSYBOX], TRUE, CHECK, run_options=[option])) == "failed"
 
 
 def test_unreadable_context_is_a_usage_error(builder, arguments, report, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -10,35 +9,7 @@ import sys
 from conftest import PROJECT
 
 SOURCE = (PROJECT / "DockerfileEvaluator.py").read_text()
-HEADING = r"# -{93}\n# (?=\w)"  # of a section
 # What a section uses of a later one; each has its reason in the order in which one reads them.
-FORWARD = {
-    "CHECKS": "the types of tests are found by their name in a rubric",
-    "Check": "a test of an unknown type has none",
-    "host_fault": "the control experiment is the same for a test and for a build",
-    "build_context": "the inputs of a build are read before it",
-    "check_writable": "files are written after all that is in them",
-    "Console": "what shows nothing",
-}
-
-
-def test_sections_use_only_earlier_ones():
-    """Except for annotations, and for FORWARD."""
-    starts = [SOURCE.count("\n", 0, found.start()) for found in re.finditer(HEADING, SOURCE)]
-    home, used = {}, set()  # the section of each name; the names that each section uses
-    for node in ast.parse(SOURCE).body:
-        section = sum(line < node.lineno for line in starts)
-        home[getattr(node, "name", "")] = section  # of a function or a class
-        for child in ast.walk(node):
-            child.annotation = child.returns = None  # walk() has its children already
-        for name in (child for child in ast.walk(node) if isinstance(child, ast.Name)):
-            if isinstance(name.ctx, ast.Load):
-                used.add((name.id, section))
-            elif not hasattr(node, "body"):
-                home[name.id] = section
-
-    assert len(starts) > 5
-    assert {name for name, section in used if home.get(name, 0) > section} == set(FORWARD)
 
 
 def test_processes_are_started_in_one_place():

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 import json
 import os
+import signal
 from typing import Any, Iterator, NamedTuple, Sequence
 
 import pytest
-from cases import LOOK, TRUE, files_exist, output_contains, run_command
+from cases import files_exist, output_contains, run_command
 from conftest import called, schema
-from engine import docker
-from injection import FAULTS, INTERRUPTS, Engine
+from fake_engine import Engine
 
 import DockerfileEvaluator as de
+
+BROKEN = "Error response from daemon: something is wrong\n"
+MODES = {  # how a command goes wrong, in the words of Engine.fault()
+    "daemon error": {"do": "fail", "stderr": BROKEN},
+    "daemon error after": {"do": "fail after", "stderr": BROKEN},
+    **{f"exit code {code}": {"do": "fail", "code": code} for code in (1, 125, 126, 127, 137)},
+    "killed before": {"do": "die"},
+    "killed within": {"do": "die within"},
+    "killed, done later": {"do": "die, done later"},
+    "killed after": {"do": "die after"},
+    "output cut": {"do": "cut"},
+    "hang": {"do": "hang"},
+    "hang after": {"do": "hang after"},
+    "away for 2": {"do": "away", "count": 2},
+    "away for 9": {"do": "away", "count": 9},
+    "away": {"do": "away", "count": 10**9},
+    "away for all but version": {"do": "away", "count": 10**9, "but": "version"},
+    "no process": {"do": "no process"},
+}
+INTERRUPTS = {
+    "INT": {"do": "interrupt", "number": signal.SIGINT},
+    "TERM": {"do": "interrupt", "number": signal.SIGTERM},
+    "TERM, goes on": {"do": "interrupt and go on", "number": signal.SIGTERM},
+    "INT and TERM": {"do": "interrupt", "number": signal.SIGINT, "again": signal.SIGTERM},
+}
 
 TESTS = [files_exist("/a"), run_command("true"), output_contains("echo hello", "hello")]
 MIXED = [
@@ -60,7 +85,7 @@ SCENARIOS = {
         "RUN once",
         retried="build",
         twice=[
-            mode for mode in FAULTS if mode.startswith(("daemon error", "exit code", "away for"))
+            mode for mode in MODES if mode.startswith(("daemon error", "exit code", "away for"))
         ],
     ),
 }
@@ -103,7 +128,7 @@ def prepare(arguments, tmp_path, monkeypatch):
 
         def evaluate(engine):
             with monkeypatch.context() as patch:
-                engine.install(patch)
+                engine.patch(patch)
                 code, out, err = called(de.main, *words)
             report = json.loads(output.read_text())
             output.unlink()
@@ -141,12 +166,12 @@ def failures_of(name, scenario, evaluate, new_engine, modes, number=None):
     sound = evaluate(engine)
     assert scenario.expected in (sound.kind, sound.statuses)
     assert sound.left == []
-    commands = engine.commands
+    commands = engine.names()
     retries = [nth for nth, command in enumerate(commands, 1) if command == scenario.retried]
     for nth, command in enumerate(commands, 1):
         mode, fault = list(modes.items())[nth % len(modes)]
         engine = new_engine()
-        engine.break_command(nth, fault)
+        engine.fault("*", at=nth, **fault)
         found = evaluate(engine)
         problems = []
         is_twice = nth in retries[-1:] and mode in scenario.twice
@@ -169,87 +194,31 @@ def cases() -> Iterator[Any]:
     """Yield each scenario with each mode; some of them for tests/run quick."""
     long = pytest.mark.long("5,000 evaluations")
     for at, name in enumerate(SCENARIOS):
-        for other, mode in enumerate([*FAULTS, *INTERRUPTS]):
+        for other, mode in enumerate([*MODES, *INTERRUPTS]):
             yield pytest.param(name, mode, marks=[long] * bool((at + other) % 17))
 
 
 @pytest.mark.parametrize(("name", "mode"), list(cases()))
-def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(name, mode, prepare):
+def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(
+    name, mode, prepare, tmp_path
+):
     scenario = SCENARIOS[name]
-    number, fault = INTERRUPTS.get(mode) or (None, FAULTS[mode])
-    new_engine = functools.partial(Engine, is_old=scenario.is_old, has_shell=scenario.has_shell)
+    fault = {**MODES, **INTERRUPTS}[mode]
+    numbers = itertools.count()
+
+    def new_engine():
+        engine = Engine(tmp_path / f"engine-{next(numbers)}")
+        shell = None if scenario.has_shell else ""
+        engine.set(shell=shell, is_old=scenario.is_old, pull={"nosuch": "manifest unknown"})
+        return engine
 
     evaluate = prepare(scenario)
 
-    failures = list(failures_of(name, scenario, evaluate, new_engine, {mode: fault}, number))
+    failures = list(
+        failures_of(name, scenario, evaluate, new_engine, {mode: fault}, fault.get("number"))
+    )
 
     assert not failures, "\n".join(failures)
 
 
 # On a real engine
-
-REAL_FAULTS = {
-    "daemon error": "echo 'Error response from daemon: something is wrong' >&2; exit 1",
-    "daemon error after": 'docker "$@"; exit 1',
-    "killed before": "kill -9 $$",
-    "killed after": 'docker "$@"; kill -9 $$',
-    "output cut": 'docker "$@" | head -c 20; exit 0',
-}
-BUSYBOX = "busybox:stable"
-REAL = {
-    "all points": Scenario("passed passed", f"RUN echo {os.getpid()}", BUSYBOX, [LOOK, TRUE]),
-    "a RUN fails": Scenario("build", "RUN exit 3", BUSYBOX),
-    "a COPY fails": Scenario("build", "COPY missing /", BUSYBOX),
-}
-
-
-class RealEngine:
-    """Plays Engine: a program named docker that starts the real one, or goes wrong."""
-
-    def __init__(self, folder):
-        self._folder, self._path = folder, os.environ["PATH"]
-        self._calls = folder / "calls"
-        self._calls.write_text("")
-        self.repair()
-
-    @property
-    def commands(self):
-        return self._calls.read_text().splitlines()
-
-    def install(self, monkeypatch):
-        monkeypatch.setenv("PATH", f"{self._folder}:{self._path}")
-
-    def break_command(self, nth, fault):
-        self._write(f'if [ "$(wc -l <{self._calls})" = {nth} ]; then {fault}; fi')
-
-    def repair(self):
-        self._write("")
-
-    def left(self):
-        names = docker("ps", "--all", f"--filter=name={de.NAME}", "--format={{.Names}}")
-        tags = docker("image", "ls", "--format={{.Repository}}:{{.Tag}}", de.NAME)
-        return f"{names} {tags}".split()
-
-    def _write(self, line):
-        start = f'#!/bin/sh\nPATH={self._path}\necho "$1" >>{self._calls}\n'
-        program = self._folder / "docker"
-        program.write_text(f'{start}{line}\nexec docker "$@"\n')
-        program.chmod(0o755)
-
-
-@pytest.mark.no_podman  # whose incomplete builds leave images
-@pytest.mark.release
-@pytest.mark.parametrize("name", REAL)
-def test_command_of_a_real_docker_that_goes_wrong_changes_no_score_and_leaves_nothing(
-    clean_engine, builder, name, prepare, tmp_path
-):
-    """The modes take turns."""
-    scenario = REAL[name]
-    folder = tmp_path / "broken"
-    folder.mkdir()
-
-    evaluate = prepare(scenario)
-
-    failures = list(failures_of(name, scenario, evaluate, lambda: RealEngine(folder), REAL_FAULTS))
-
-    assert not failures, "\n".join(failures)

@@ -277,14 +277,6 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
     assert suite[1][1].text == "a\ufffd\ufffd]]>&<b>\n"  # without what XML forbids
 
 
-def test_junit_names_the_model_so_that_two_reports_can_be_shown_together(options):
-    report = {**make_report(["passed"], options), "dockerfile": "answers/alpha/web.dockerfile"}
-
-    [case] = ElementTree.fromstring(de.as_junit(report))
-
-    assert case.get("classname").startswith("answers/alpha/web.")
-
-
 def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(options):
     report = make_report("build", options)
     report["build"]["log"] = "\x1b[91mthe log\x1b[0m"
@@ -336,9 +328,6 @@ def test_report_can_be_a_pipe():
     assert os.read(reader, 9) == b"text"
 
 
-# A score is not lost
-
-
 def test_score_that_cannot_be_set_aside_is_not_replaced(options):
     de.write_reports(make_report([], options), options)
     os.makedirs(f"{options.output}.previous/x")
@@ -347,6 +336,9 @@ def test_score_that_cannot_be_set_aside_is_not_replaced(options):
 
     assert de.is_scored(de.read_report(options.output))
     assert len(problems) == 1
+
+
+# A score is not lost
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 A line that begins with "$ " is a command, "> " continues it, and the lines below are what it
 prints on stdout and stderr; "[1]" is its exit code, unless that is 0. What is not indented is
 prose. Each command runs in a shell of its own, in an empty folder with links to the programs,
-against the fake docker on an engine with one processor. `docker-fault` (tests/docker-fault) lets
-docker commands fail. Where no shell is needed, the program is called in this process: that is four
-times as fast.
+with the fake engine, which has one processor. `docker-fault` lets docker commands fail: see
+Engine.inject(); without words none fails any longer. Where no shell is needed, the program is
+called in this process: that is four times as fast.
 
 A line that ends in " (glob)" is a pattern; times such as "(0.1 s)" are not compared. To write the
 files anew:
@@ -49,10 +49,11 @@ NEEDS_SHELL = re.compile(r"[|<>;&$*`\n]")
 def run(command, fake):
     """Return the lines that a command prints, and its exit code unless that is 0."""
     command = re.sub("(?m)^  [$>] ", "", command).strip()
-    program, *words = ("sh",) if NEEDS_SHELL.search(command) else shlex.split(command)
-    if program == "docker-fault":
-        fake.docker_fault(*words)
+    if command.startswith("docker-fault"):
+        faults = command.partition(" ")[2]
+        fake.inject(faults) if faults else fake.set(faults=[], pull={})
         return []
+    program, *words = ("sh",) if NEEDS_SHELL.search(command) else shlex.split(command)
     if program == "python3" and words[0] in MAIN:
         with mock.patch.object(sys, "argv", words):
             code, text, _ = called(MAIN[words[0]], *words[1:], is_one_screen=True)
@@ -78,10 +79,8 @@ def session(fake, tmp_path, monkeypatch):
         link = tmp_path / "session" / file
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(PROJECT / file)
-    programs = fake.program.parent
-    (programs / "docker-fault").symlink_to(PROJECT / "tests" / "docker-fault")
     python = os.path.dirname(sys.executable)  # has python3
-    monkeypatch.setenv("PATH", os.pathsep.join([str(programs), python, os.environ["PATH"]]))
+    monkeypatch.setenv("PATH", f"{python}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path / "session")
 

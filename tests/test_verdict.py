@@ -95,10 +95,8 @@ def test_time_limit_of_a_phase_counts_only_in_it(monkeypatch):
     assert deadline.left() == 1.0
 
 
-def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate, monkeypatch):
-    """The limit after a second signal has no effect before it."""
-    fake.set(create_seconds=2)
-    monkeypatch.setattr(de, "END_TIMEOUT", 0.5)
+def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate):
+    fake.fault("run", "sleep", seconds=100)
 
     report = evaluate(["FROM x"], run_command("cd /", timeout=2))
 
@@ -231,7 +229,7 @@ TWICE = [
     Twice(
         "docker was killed during the test",
         "passed",
-        command="test -e once || { touch once; kill -9 $(cat ../docker_run) $PPID; }",
+        faults="run do='die within' nth=2",
     ),
     Twice(
         "the command was killed",
@@ -282,12 +280,7 @@ TWICE = [
     # What is no accident
     Twice("it fails", "failed passed", command="exit 1", runs=1),
     Twice("it passes", "passed", command="echo no space left on device", runs=1),
-    Twice(
-        "it takes too long, ignores signals and prints without end",
-        "passed timeout",
-        command="trap '' TERM INT HUP; yes",
-        runs=1,
-    ),
+    Twice("it takes too long", "passed timeout", command="sleep 600", runs=1),
 ]
 
 
@@ -297,7 +290,7 @@ def test_second_run_counts_and_is_kept_for_the_engines_record(fake, evaluate, ro
     fake.set(state=row.state)
     commands = (row.first, row.command)
 
-    report = evaluate(["FROM x"], *(run_command(command, timeout=4) for command in commands))
+    report = evaluate(["FROM x"], *map(run_command, commands))
 
     assert outcome(report) == row.outcome, messages(report)
     is_removed = ["--rm" in words for words in fake.calls("run")]
@@ -306,12 +299,24 @@ def test_second_run_counts_and_is_kept_for_the_engines_record(fake, evaluate, ro
     assert report["test_results"][1]["retried"] is is_retried
 
 
-@pytest.mark.parametrize("command", ["sleep 600", "kill -9 $(cat ../docker_run) $PPID"])
-def test_container_that_did_not_end_is_removed_before_the_next_test_begins(fake, evaluate, command):
-    evaluate(["FROM x"], run_command(command, timeout=2), TRUE)
+@pytest.mark.parametrize("do", ["hang after", "die within"])
+def test_container_that_did_not_end_is_removed_before_the_next_test_begins(fake, evaluate, do):
+    fake.fault("run", do, nth=1)
+
+    evaluate(["FROM x"], TRUE, TRUE)
 
     order = [name for name in fake.names() if name in ("run", "container rm")]
     assert order[:3] == ["run", "container rm", "run"]
+
+
+@pytest.mark.parametrize("error", ["connection refused", "why"])
+def test_build_that_met_the_network_is_retried_after_a_pause(fake, evaluate, error):
+    fake.fault("build", nth=1, stderr=error)
+
+    summary = evaluate(["FROM x"], TRUE)["summary"]
+
+    has_waited = summary["wall_time"] >= de.NETWORK_PAUSE
+    assert has_waited is (error == "connection refused")
 
 
 # Images that cannot be started
@@ -340,11 +345,10 @@ def test_image_without_a_shell_fails_all_tests_with_that_reason(fake, evaluate):
     assert codes == [None, None], "those of docker are no exit codes of tests"
 
 
-def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "CREATE_TIMEOUT", 0.1)
+def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evaluate):
     fake.fault("run", "hang")
 
-    report = evaluate(["FROM x"], TRUE, TRUE, start_timeout=0.5)
+    report = evaluate(["FROM x"], TRUE, TRUE)
 
     assert outcome(report) == "failed"
     assert all("--start-timeout" in text for text in [*report["warnings"], *messages(report)])
@@ -382,10 +386,9 @@ def test_image_that_is_gone_is_no_fault_of_the_image(fake, evaluate):
 
 
 def test_engine_that_is_away_at_the_limit_of_a_test_ends_the_evaluation_without_a_score(
-    fake, evaluate, monkeypatch
+    fake, evaluate
 ):
-    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
-    late = run_command(f"echo True >{fake.folder}/lost; sleep 60", timeout=1)
+    late = run_command("touch ../lost; sleep 60")
 
     report = evaluate(["FROM x"], TRUE, late, TRUE)
 
@@ -396,7 +399,7 @@ def test_engine_that_is_away_at_the_limit_of_a_test_ends_the_evaluation_without_
 def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engine(fake, evaluate):
     fake.inject("run do=hang; 'control COPY'")
 
-    report = evaluate(["FROM x"], *[LOOK] * 12, start_timeout=0.5)
+    report = evaluate(["FROM x"], *[LOOK] * 12)
 
     assert outcome(report) == "engine"
     assert fake.count("run") <= de.PARALLEL_CHECKS + 1
@@ -411,3 +414,13 @@ def test_what_is_in_the_pipe_at_the_limit_still_counts():
         at_the_limit = next(docker.stream(process, deadline))
 
     assert at_the_limit == b"late\n"
+
+
+def test_output_without_end_ends_at_the_limit():
+    docker = de.Docker("yes")
+    deadline = de.Deadline({"": 0.1})
+    with docker.start() as process:
+        size = sum(map(len, docker.stream(process, deadline)))
+
+    assert deadline.has_passed
+    assert size > de.CHUNK
