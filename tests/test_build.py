@@ -415,6 +415,26 @@ HINTS = {
 }
 
 
+DISK = {
+    "a RUN": (RUN_FAILED._replace(output=[f"write x: {FULL}"]), True),
+    "docker": (COPY_FAILED._replace(error=f"ERROR: write /x: {FULL}"), True),
+    "a name": (COPY_FAILED._replace(error=f"mkdir /w/{FULL}: not a directory"), False),
+}
+
+
+def test_disk_may_be_full_if_not_only_a_name_says_so():
+    assert {what: (build, de.may_be_full(build)) for what, (build, _) in DISK.items()} == DISK
+
+
+def test_message_says_that_a_dockerignore_may_hide_a_source(tmp_path):
+    (tmp_path / ".dockerignore").touch()
+    options = de.Options("Dockerfile", "repo", context=str(tmp_path))
+
+    hint = de.build_hint(COPY_FAILED, options, "FROM x\n")
+
+    assert hint.endswith(", without what .dockerignore names, see --context")
+
+
 def test_message_says_what_is_no_dockerfile():
     found = {text: de.build_hint(de.Build(1), de.Options("", ""), text) for text in HINTS}
 
@@ -424,9 +444,12 @@ def test_message_says_what_is_no_dockerfile():
 SUSPECTS = {  # beside the output of a RUN
     "a RUN that was killed": (RUN_FAILED._replace(run_code=137), "memory"),
     "what docker says of an ADD": (
-        RUN_FAILED._replace(run_code=None, error="ADD: connection refused"),
+        RUN_FAILED._replace(
+            run_code=None, step=de.Step(de.INSTRUCTION, "ADD x"), error="ADD: connection refused"
+        ),
         "network",
     ),
+    "a name that docker quotes": (COPY_FAILED._replace(error="mkdir /w/connection refused"), None),
     "what docker quotes of a RUN": (RUN_FAILED._replace(error="echo connection refused"), None),
     "an earlier RUN": (RUN_FAILED._replace(other_trouble=["connection refused"]), "network"),
 }

@@ -40,9 +40,9 @@ def test_test_is_skipped_if_one_that_it_requires_did_not_pass(fake, evaluate):
 
     assert log(fake) == ["free"]
     assert messages(report)[:3] == [
-        f"requires 'bad', which did not pass: {FAILS}",
-        f"requires 'a', which did not pass: requires 'bad', which did not pass: {FAILS}",
-        f"requires 'bad', which did not pass: {FAILS}",
+        "requires 'bad', which failed",
+        "requires 'a', which was skipped",
+        "requires 'bad', which failed",
     ]
     assert list(statuses(report).values()) == ["skipped"] * 3 + ["failed", "passed"]
 

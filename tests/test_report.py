@@ -150,6 +150,38 @@ def test_build_context_that_only_its_owner_can_read_is_a_warning(fake, evaluate,
     assert "only the owner can read 'private', 'private-folder'" in warning
 
 
+VOLUMES = {
+    "--volume=/no/such:/hidden": True,
+    "-v=/no/such:/hidden:ro": True,
+    "-v/no/such:/hidden": True,
+    "--volume=/etc:/hidden": False,
+    "--volume=name:/hidden": False,
+    "--mount=type=bind,source=/no/such,target=/hidden": False,
+}
+
+
+def test_volume_of_a_missing_folder_is_a_warning():
+    found = {}
+    for option in VOLUMES:
+        options = de.Options("Dockerfile", "r", context="/no", run_options=[option])
+        found[option] = ["/no/such is not on" in text for text in de.host_warnings(options)] == [
+            True
+        ]
+
+    assert found == VOLUMES
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_dockerfile_in_utf_16_is_a_usage_error(fake, dockerfile, encoding):
+    path = Path(dockerfile("FROM x"))
+    path.write_bytes("\ufeffFROM x".encode(encoding))
+
+    report = de.evaluate(str(path), "r", {"tests": [TRUE]})
+
+    assert report["error"]["kind"] == "usage"
+    assert "UTF-16" in report["error"]["message"]
+
+
 def test_git_file_of_a_worktree_is_a_warning(fake, evaluate, dockerfile):
     Path(dockerfile("FROM x")).with_name(".git").touch(0o644)
 

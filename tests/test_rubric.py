@@ -247,3 +247,9 @@ def test_rubrics_of_the_project_are_valid():
 
         assert de.read_rubric(data, str(file)).unresolvable == {}
         schema("rubric").validate(json.loads(data.decode("utf-8-sig")))
+
+
+def test_default_id_avoids_the_ids_of_other_tests():
+    rubric = read(TRUE, {**TRUE, "id": "run_command_1"}, description="what it is for")
+
+    assert [test.id for test in rubric.tests] == ["run_command_1_", "run_command_1"]
