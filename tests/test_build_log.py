@@ -241,6 +241,25 @@ def test_log_keeps_its_beginning_and_its_end():
     assert len(begin) + len(end) == pytest.approx(de.LOG_HEAD + de.LOG_TAIL, abs=20)
 
 
+def test_last_suspicious_line_of_each_kind_is_kept_however_far_back():
+    flood = "".join(f"gcc -Werror -c {number}.c\n" for number in range(10**4))
+    log = f"Step 1/1 : RUN make\nold: Cannot fork\nnew: Cannot fork\ncc: Killed\n{flood}"
+
+    build = read_log(f"{log}The command 'make' returned a non-zero code: 2\n")
+
+    assert de.suspicion(build.output) == ("limits", "new: Cannot fork")
+    assert build.output[:2] == ["new: Cannot fork", "cc: Killed"]
+    assert len(build.output) <= de.OUTPUT_LINES + 2
+
+
+def test_line_is_read_to_its_end_after_a_progress_bar():
+    bar = "".join(f"\r {percent}%" for percent in range(999))
+
+    build = read_log(f"Step 1/1 : RUN curl\n{bar}\rcurl: (18) transfer closed\nfailed\n")
+
+    assert de.suspicion(build.output)[0] == "network"
+
+
 # What the clock of --build-timeout counts at the end of a log
 EXECUTING = {
     "Step 1/2 : ARG a\nStep 2/2 : FROM x\n": False,

@@ -21,7 +21,7 @@ def files(fake):
 
 
 def test_each_test_type_has_cases():
-    assert set(CASES) == set(de.CHECKS)
+    assert {*CASES, de.HTTP} == set(de.CHECKS)
 
 
 def test_each_case_has_its_verdict_in_each_shell(fake, files, evaluate, shell):

@@ -34,17 +34,18 @@ def test_run_is_given_options_of_the_evaluator_then_of_the_rubric_then_of_the_us
 
     evaluate(["FROM x"], TRUE, top={"run_options": of_rubric}, run_options=of_user)
 
-    ((_name, *words),) = fake.calls("run")
+    (words,) = fake.calls("run")
+    words = [word for word in words if not word.startswith("--name=")]
     assert words[: words.index("-c") - 1] == [
-        "--entrypoint=/bin/sh",
-        "--pull=never",
         "--log-driver=none",
+        "--pull=never",
         "--no-healthcheck",
         "--pids-limit=4096",
         "--stop-timeout=0",
-        "--rm",
         *of_rubric,
         *of_user,
+        "--rm",
+        "--entrypoint=/bin/sh",
     ]
 
 

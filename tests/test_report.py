@@ -48,6 +48,7 @@ def test_keys_of_the_seed_come_first_and_a_row_tells_how_a_test_ended(fake, eval
         "category": "x",
         "params": failing["params"],
         "drawn": {},
+        "counted": None,
         "retried": False,
         "suspect": None,
     }
@@ -393,3 +394,16 @@ def test_report_without_a_score_moves_one_with_a_score_and_links_stay(options, t
     file = os.path.realpath(options.output)
     assert de.read_report(f"{file}.previous") == (earlier if is_kept else None)
     assert de.read_report(file) == later
+
+
+@pytest.mark.parametrize(("command", "warnings"), [("false", 1), ("true", 0)])
+def test_download_that_fails_in_a_build_that_succeeds_is_suspicious(
+    fake, evaluate, command, warnings
+):
+    log = "Step 1/1 : FROM x\ncurl: (6) Could not resolve host: a.b\n"
+    fake.fault("build", "print", stdout=log)
+
+    report = evaluate(["FROM x"], run_command(command))
+
+    assert report["build"]["suspect"] == "network"
+    assert len([text for text in report["warnings"] if "resolve host: a.b" in text]) == warnings

@@ -50,7 +50,7 @@ def test_null_is_absent(test):
     (test,) = rubric.tests
     assert (*rubric[:2], *test[3:7]) == ("", (), 30, 1, (), None)
     assert (test.id, *test.check.arguments) == ("output_contains_1", "x", "/bin/sh")
-    assert test.check.judge(0, [True], "y")[0]
+    assert test.check.judge(0, de.Printed([True], 0, "y"))[0]
 
 
 COMMENTED = """{"_why": null, "tests": [{

@@ -21,8 +21,8 @@ RAN = de.ContainerRun(
     docker_code=0,
     test_code=0,
     state={},
-    found=(True, False),
-    output="",
+    printed=de.Printed((True, False)),
+    log="",
     stderr="",
     seconds=0.0,
 )
@@ -132,7 +132,7 @@ PRINTED = {
 
 def captured(text, *needles, size):
     """Return what is read from the output of a container whose nonce is f00d, in pieces."""
-    capture = de.Capture("f00d", needles)
+    capture = de.Capture("f00d", CHECK.check._replace(needles=needles))
     for at in range(0, len(text), size):
         capture.feed(text[at : at + size].encode())
     capture.finish()
@@ -145,8 +145,11 @@ def test_only_what_is_between_the_markers_counts_however_reads_cut_it(what):
     for size in range(1, len(text) + 1):
         capture = captured(text, b"needle", b"eed", size=size)
 
-        assert (capture.output, capture.exit_code or capture.phase) == (output, end or "exit")
-        assert capture.found == ("needle" in output, "eed" in output)
+        assert (capture.printed.output, capture.exit_code or capture.phase) == (
+            output,
+            end or "exit",
+        )
+        assert capture.printed.found == ("needle" in output, "eed" in output)
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -155,7 +158,7 @@ def test_text_is_found_with_colour_codes_in_it_and_with_its_own(size):
 
     capture = captured(text, b"[ok]: redis", b"\x1b[32mok", b"[ok] redis", size=size)
 
-    assert capture.found == (True, True, False)
+    assert capture.printed.found == (True, True, False)
 
 
 def test_output_of_any_length_is_searched_and_8_kb_of_it_are_kept():
@@ -164,10 +167,10 @@ def test_output_of_any_length_is_searched_and_8_kb_of_it_are_kept():
 
     capture = captured(text, b"head", b"xmiddle", b"tail", b"absent", size=65536)
 
-    assert capture.found == (True, True, True, False)
-    assert capture.output.startswith("headxxx")
-    assert capture.output.endswith("xxxtail")
-    assert 8192 < len(capture.output) < 8292
+    assert capture.printed.found == (True, True, True, False)
+    assert capture.printed.output.startswith("headxxx")
+    assert capture.printed.output.endswith("xxxtail")
+    assert 8192 < len(capture.printed.output) < 8292
 
 
 def test_every_container_has_its_own_name_and_nonce(fake, evaluate):
