@@ -244,3 +244,39 @@ def test_example_usage_prints_a_table(fake):
     assert done.returncode == 1, "the fake image has no Java"
     assert done.stderr == b""
     assert re.search(rb"\nscore +\d+ of 23\n$", done.stdout)
+
+
+IMAGE_OPTIONS = {
+    (): 1,  # no such image
+    ("--test", "run_command_1"): 1,
+    ("--dockerfile", "Dockerfile"): 2,
+    ("--context", "."): 2,
+    ("--overlay", "."): 2,
+    ("--build-timeout", "5"): 2,
+    ("--build-option=--no-cache",): 2,
+    ("--output", "report.json"): 2,
+    ("--junit", "report.xml"): 2,
+    ("--resume",): 2,
+    ("--keep-image",): 2,
+    ("--offline",): 2,
+}
+
+
+@pytest.mark.parametrize("words", IMAGE_OPTIONS, ids=str)
+def test_image_is_tested_without_options_of_builds_and_reports(fake, rubric, words):
+    code, _, err = called(de.main, "--image", "x", "--rubric", rubric(TRUE), *words)
+
+    assert code == IMAGE_OPTIONS[words]
+    assert ("the engine has no image 'x'" in err) is (code == 1)
+    assert "build" not in fake.names()
+
+
+def test_image_that_exists_is_tested_and_stays(fake, rubric):
+    (fake.images / "x").touch()
+
+    code, out, _ = called(de.main, "--image", "x", "--rubric", rubric(TRUE))
+
+    assert code == 0
+    assert "1 of 1 tests passed" in out
+    assert fake.left() == ["x"]
+    assert not {"build", "image rm"} & set(fake.names())
