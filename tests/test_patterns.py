@@ -63,8 +63,18 @@ def assert_linear(read, what, largest=MB):
 # Patterns
 
 
+def messages():
+    """Yield the words of docker, by name."""
+    yield from de.MESSAGES.items()
+    for builder in de.BUILDERS.values():
+        fields = builder._asdict().items()
+        yield from ((name, value) for name, value in fields if isinstance(value, de.Message))
+
+
 def patterns():
     """Yield each way in which a module uses one of its patterns, by name."""
+    for name, message in messages():
+        yield f"MESSAGES.{name}", message._pattern, "search"
     for module in (de, ea, lb, review):
         source = Path(module.__file__).read_text()
         for name, value in vars(module).items():
@@ -119,15 +129,18 @@ def read_log(text):
             de.judge_image(de.Step(de.IMAGE, text, text[:1000]), failed, "x", is_offline=False)
             de.is_engine_trouble(failed)
             de.blames_dockerfile(failed)
-    de.run_exit_code([text])
+        de.run_exit_code(builder, [text])
 
 
 def read_output(text):
-    capture = de.Capture("nonce", [b"x" * 1000])
+    check = de.Check("", (), lambda *_: (0, ""), (b"x" * 1000,), re.compile(r"(\d+) passed"), 1)
+    capture = de.Capture("nonce", check)
     capture.feed(b"nonce=B\n")
     for at in range(0, len(text), de.CHUNK):
         capture.feed(text[at : at + de.CHUNK].encode())
     capture.finish()
+    de.HttpAnswer(text.encode())
+    de.HttpAnswer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + text.encode())
     lines = de.text_lines(text)
     de.suspicion(lines)
     de.reason(lines)
