@@ -30,8 +30,20 @@ run = functools.partial(called, lb.main)  # returns the exit code, stdout and st
 RUBRIC = de.read_rubric(json.dumps({"tests": [run_command("x")] * 10}).encode(), "r")
 
 
-def report(outcome, repo="app", suspect=None, suspect_test=None, second=False, **environment):
-    """Return a report on ten tests, as the evaluator makes it, and evaluate_all.py marks it."""
+def report(
+    outcome,
+    repo="app",
+    suspect=None,
+    suspect_test=None,
+    suspect_build=None,
+    part=0,
+    second=False,
+    **environment,
+):
+    """Return a report on ten tests, as the evaluator makes it, and evaluate_all.py marks it.
+
+    `part` is what the last test earns of its point although it failed.
+    """
     options = de.Options("d", repo, "r", context=".")
     inputs = de.Inputs(b"", RUBRIC, *["0" * 64] * 3)
     if isinstance(outcome, int):
@@ -39,6 +51,10 @@ def report(outcome, repo="app", suspect=None, suspect_test=None, second=False, *
     content = make_report(outcome, options, inputs, suspect, log="end of the log")
     content["environment"].update(environment)
     content["test_results"][-1]["suspect"] = suspect_test
+    content["build"]["suspect"] = suspect_build
+    if part:
+        content["test_results"][-1]["score"] = part
+        content["summary"]["total_score"] += part
     content["is_second_try"] = second
     return json.dumps(content)
 
@@ -131,50 +147,140 @@ def test_failed_build_scores_zero_and_other_errors_nothing():
     missing = "engine error, interrupted, no report, registry error, usage error"
     assert list(row.scores.values()) == [1, 0, 0]
     assert row.score == 1 / 3
-    assert row.standing == f"incomplete: 12.5% to 75.0% ({missing})"
+    assert row.standing == f"incomplete: 12.5% to 75.0%, ranked by the lower end ({missing})"
+
+
+INTERVALS = {"needs it": ([9, 8, 9, 8, 9, "engine"], 1), "has it": ([9, 8, 9, 8, 9, 7], 0)}
+
+
+@pytest.mark.parametrize(("outcomes", "notes"), INTERVALS.values(), ids=INTERVALS)
+def test_note_says_what_an_unknown_interval_needs(outcomes, notes):
+    err = run(write_outcomes(m=outcomes, n=GOOD))[2]
+
+    assert err.count("a 95% interval needs a complete model, six repositories") == notes
+
+
+def base(digit, name="debian:bookworm-slim"):
+    return {"base_images": [f"docker.io/library/{name}@sha256:{digit * 64}"]}
+
+
+CONDITIONS = {
+    "rubric of app: 2 digests": [{"rubric_sha256": "0" * 64}, {"rubric_sha256": "1" * 64}],
+    "proxies: ['httpProxy'] / []": [{"proxies": []}, {"proxies": ["httpProxy"]}],
+    "image_platform: linux/amd64 / linux/arm64": [
+        {"image_platform": "linux/arm64"},
+        {"image_platform": "linux/amd64"},
+    ],
+    "parallel: 1 / 8": [{"parallel": 8}, {"parallel": 1}],
+    "": [{"parallel": 8}, {"parallel": None}],  # of a single evaluation
+    "debian:bookworm-slim: 2 digests": [base("0"), base("1")],
+    "ghcr.io/x/y:1: 2 digests": [
+        {"base_images": [f"ghcr.io/x/y:1@sha256:{digit * 64}"]} for digit in "01"
+    ],
+    " ": [base("0", "debian"), base("1", "debian")],  # The Dockerfiles ask for these digests.
+    "  ": [base("0"), base("1", "alpine:3")],
+    "30 days between the first and the latest evaluation": [
+        {"started_at": f"2026-{day}T23:00:00+00:00"} for day in ("10-31", "10-01")
+    ],
+    "   ": [{"started_at": f"2026-{day}T00:00:00+00:00"} for day in ("10-30", "10-01")],
+}
+
+
+@pytest.mark.parametrize(("words", "values"), CONDITIONS.items())
+def test_conditions_that_differ_are_noted(words, values):
+    reports = {f"{at}/app": report(5, **value) for at, value in enumerate(values)}
+
+    err = run(write(".", reports))[2]
+
+    expected = [f"'{words}'"] if words.strip() else []
+    assert re.findall("conditions differ: (.*)", err) == expected
+
+
+def test_many_conditions_that_differ_are_counted():
+    values = [
+        {"base_images": [base(digit, f"x:{at}")["base_images"][0] for at in range(25)]}
+        for digit in "01"
+    ]
+    reports = {f"{at}/app": report(5, **value) for at, value in enumerate(values)}
+
+    assert "'x:19: 2 digests', 5 more\n" in run(write(".", reports))[2]
+
+
+KINDS = ["network", "memory", "disk", "limits", "emulation", "gone", "reference"]
+SUSPICIOUS = [
+    *({"outcome": "build", "suspect": kind} for kind in KINDS),
+    *({"outcome": 5, "suspect_test": kind} for kind in KINDS),
+    *({"outcome": 5, "suspect_build": kind} for kind in KINDS[:-1]),
+]
 
 
 @pytest.mark.parametrize(
-    ("condition", "values"),
-    [
-        ("rubric_sha256", ["0" * 64, "1" * 64]),
-        ("proxies", [[], ["httpProxy"]]),
-        ("image_platform", ["linux/amd64", "linux/arm64"]),
-    ],
+    "outcome", SUSPICIOUS, ids=lambda outcome: "-".join(map(str, outcome.values()))
 )
-def test_conditions_that_differ_are_noted(condition, values):
-    first, second = ({condition: value} for value in values)
-    reports = {"a/app": report(5, **first), "b/app": report(5, **second)}
-
-    assert "conditions differ: " in run(write(".", reports))[2]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "note"),
-    [
-        ({"outcome": "build", "suspect": "network"}, "suspicious zeros (network)"),
-        ({"outcome": 5, "suspect_test": "network"}, "suspicious failures (network)"),
-        ({"outcome": 5, "suspect_test": "reference"}, "suspicious failures (reference)"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_suspicious_results_are_noted_marked_and_explained(outcome, note):
-    subject = note[note.index("(") + 1 : -1]
+def test_suspicious_scores_are_noted_and_marked(outcome):
+    kind = list(outcome.values())[1]
     reports = {"m/a": report(repo="a", **outcome), "m/b": report("build", "b")}
 
     page, err = run(write(".", reports), "--html", "-")[1:]
 
-    assert re.findall(f"{re.escape(note)}: .*'m/a'\n", err)
+    assert re.findall(r"suspicious scores \((.*)\): .*: (.*)\n", err) == [(kind, "'m/a'")]
     assert len(re.findall('<td class="[^"]*suspect', page)) == 1
-    assert len(re.findall(f"<pre>[^<]*\nsuspicious: {subject}\n", page)) == 1
+    assert len(re.findall(rf"<pre>m, a: [^\n]*suspicious: {kind}\)\n", page)) == 1
 
 
-def test_second_tries_with_a_score_are_counted():
+@pytest.mark.parametrize("outcome", [10, "engine"])
+def test_score_that_no_suspicion_lowers_is_not_suspicious(outcome):
+    """A download that failed did not break anything; or there is no score."""
+    error = "network" if outcome == "engine" else None
+    text = report(outcome, suspect=error, suspect_build="network")
+
+    assert "suspicious" not in "".join(run(write(".", {"m/app": text}))[1:])
+
+
+def test_suspicious_test_is_named_in_the_panel():
+    page = run(write(".", {"m/app": report(5, suspect_test="gone")}), "--html", "-")[1]
+
+    assert ": m9\nsuspicious: gone\n" in page
+
+
+def test_second_tries_with_a_score_are_counted_and_marked_in_the_panel():
     reports = {
         f"m/{at}": report(it, at, second=True) for at, it in {"a": 5, "b": 6, "c": "engine"}.items()
     }
+    folder = write(".", {"n/a": report(5, "a"), **reports})
 
-    assert "2 scores are second tries\n" in run(write(".", {"n/a": report(5, "a"), **reports}))[2]
+    page, err = run(folder, "--html", "-")[1:]
+
+    assert "scores that are second tries: 2\n" in err
+    assert page.count("\nsecond try\n") == 3
+
+
+def test_part_of_the_points_is_in_the_cell_and_in_the_panel():
+    folder = write(".", {"m/app": report(5, part=0.25), "n/app": report(6)})
+
+    out = run(folder, "--html", "page")[1]
+
+    assert re.search("^app +60.0%  52.5%$", out, re.MULTILINE)
+    assert ": m9\npart of the points: 0.25 of 1\n" in Path("page").read_text()
+
+
+LINKS = {
+    "board.html": ["reports/m/app%3F%23.json", "reports/m/app%3F%23.log", "reports/n/app.json"],
+    "reports/m/board.html": ["app%3F%23.json", "app%3F%23.log"],
+    "pages/board.html": [],
+}
+
+
+@pytest.mark.parametrize(("page", "expected"), LINKS.items(), ids=LINKS)
+def test_page_has_links_to_the_files_below_its_folder(page, expected):
+    folder = write(".", {"m/app?#": report(5, "app?#"), "n/app": report(5)})
+    Path("reports/m/app?#.log").touch()
+    Path("json").touch()  # A missing report has no name, and no links.
+
+    run(folder, "--html", page)
+
+    found = re.findall('<a href="([^"]*)"', Path(page).read_text())
+    assert sorted(found) == expected
 
 
 def test_repositories_are_in_natural_order():
@@ -219,7 +325,7 @@ def test_worst_reference_counts_if_several_engines_have_evaluated_it(tmp_path):
         err = run(*folders, "--reference", "gold")[2]
 
         assert re.findall("left out.*", err) == [
-            "left out: reports/gold/copy.json: there is another report of gold on r1",
+            f"left out: {other}/gold/copy.json: there is another report of gold on r1",
             "left out, since the reference gold does not get all points: 'r0: 90.0%'",
         ]
 
@@ -276,8 +382,8 @@ def test_pipe_and_report_of_version_2_are_left_out():
 
     err = run(folder)[2]
 
-    assert re.search("left out: reports/m/old.json: .*evaluate again", err)
-    assert "left out: reports/m/pipe.json" in err
+    assert re.search("left out: ./reports/m/old.json: .*evaluate again", err)
+    assert "left out: ./reports/m/pipe.json" in err
 
 
 # Output
@@ -292,7 +398,7 @@ FORMULAS = ["=1+1", "@x", "+x", "-x", " =x", "|x", "a;=x", "a; @x", "%1+1", "\uf
 
 def write_hostile():
     """Write reports that have hostile texts in all places; return the folder."""
-    keys = "repo|test_id|message|category|output|log|builder|started_at"
+    keys = "repo|test_id|message|category|output|log|builder"
     reports = {}
     for outcome, text in itertools.product((5, "build"), [EVIL, *FORMULAS]):
         escaped = json.dumps(text).replace("\\", r"\\")

@@ -94,6 +94,16 @@ def test_cell_opens_its_details_and_closes_them(opened):
     assert not details.is_displayed()
 
 
+def test_links_of_a_cell_open_its_report(opened):
+    folder = write(".", {"m/<b>app": report(5, "<b>app")})
+    browser = opened(folder, 390)
+
+    browser.find_element("css selector", ".heat summary").click()
+    browser.find_element("link text", "json").click()
+
+    assert '"repo": "<b>app"' in browser.find_element("css selector", "body").text
+
+
 INCOMPLETE = {"if-incomplete", "if-no-score"}
 
 
@@ -130,6 +140,8 @@ def test_hostile_texts_run_and_load_nothing(opened):
     browser.execute_script("for (const cell of document.querySelectorAll('summary')) cell.click()")
 
     assert browser.title == "Leaderboard"  # an open alert() would raise an error here
-    elements = "script, img, iframe, object, embed, link, svg, form, a, audio"
+    elements = "script, img, iframe, object, embed, link, svg, form, audio"
     assert browser.find_elements("css selector", elements) == []
+    targets = [link.get_attribute("href") for link in browser.find_elements("css selector", "a")]
+    assert [target for target in targets if "/reports/" not in target] == []
     assert browser.execute_script("return performance.getEntriesByType('resource')") == []
