@@ -469,9 +469,18 @@ def test_page_has_the_words_of_the_text_and_the_end_of_the_log():
 
 @pytest.mark.long("writes 10,000 reports")
 def test_page_of_10000_reports_is_smaller_than_4_megabytes():
-    keys = itertools.product(map(str, range(20)), [""], map(str, range(500)))
-    reports = {key: lb.Report(*key, "", score=0.5, details='<"&">成功' * 500) for key in keys}
+    """With links to reports and logs."""
+    reports = {}
+    for model, repo in itertools.product(range(20), range(500)):
+        path = Path(f"reports/laboratory/model-{model:010}/repository-{repo:010}.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        path.with_suffix(".log").touch()
+        key = (path.parent.name, "", path.stem)
+        details = '<"&">成功' * 500
+        reports[key] = lb.Report(*key, "", score=0.5, details=details, path=str(path))
 
     page = lb.as_page(lb.Board(reports), [])
 
+    assert page.count("<a ") == 20_000
     assert len(page.encode()) < 4_000_000

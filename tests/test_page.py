@@ -94,6 +94,16 @@ def test_cell_opens_its_details_and_closes_them(opened):
     assert not details.is_displayed()
 
 
+@pytest.mark.parametrize("suspect", [None, "gone"])
+def test_open_cell_has_a_button_that_closes_it(opened, suspect):
+    """A suspicious cell has a question mark there while it is closed."""
+    browser = opened(write(".", {"m/app": report(5, suspect_test=suspect)}))
+    browser.find_element("css selector", ".heat summary").click()
+
+    script = "return getComputedStyle(document.querySelector('summary'), '::after').content"
+    assert browser.execute_script(script) == '"✕ close"'
+
+
 def test_links_of_a_cell_open_its_report(opened):
     folder = write(".", {"m/<b>app": report(5, "<b>app")})
     browser = opened(folder, 390)

@@ -25,7 +25,8 @@ import DockerfileEvaluator as de
 FOLDERS = ("", "artifacts", "rubrics", "reports", "tests")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SESSION = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
-PROGRAM = r"(?:cd \S+ && )?(?:[A-Z_]+=\S+ )*(?:python3|tests/|dask|while|for|awk|grep|\.venv/)"
+NAMES = r"python3|tests/|dask|while|for|awk|grep|npx|every_eval_ever|reward=|\.venv/"
+PROGRAM = rf"(?:cd \S+ && )?(?:[A-Z_]+=\S+ )*(?:{NAMES})"
 COMMAND = re.compile(
     rf"^    ({PROGRAM}.*)$"  # an indented line
     r"|`((?:python3|tests/with-engine) [^`]+)`"  # in a sentence
@@ -99,7 +100,11 @@ HARNESS = ARTIFACTS.examples("python")
 LINT = RUBRICS.command(r"review.py rubrics/\*.json$")
 MEASURE = RUBRICS.command("--repeat 3")
 LINTED = RUBRICS.examples("")
-RANKING = REPORTS.command("leaderboard.py")
+RANKING = REPORTS.command("leaderboard.py reports/$")
+EXPORT = REPORTS.command("--eee")
+VALIDATE = REPORTS.command("every_eval_ever validate")
+REWARD = REPORTS.command("jq -e")
+CTRF = REPORTS.command("npx junit-to-ctrf")
 EXCERPT = REPORTS.examples("json")
 PYTEST = [TESTS.command(word) for word in ("-k limit", "test_hostile", "--collect-only")]
 PICTURE = TESTS.command("tests/picture")
@@ -318,6 +323,58 @@ def test_ci_step_fails_unless_all_tests_pass(fake, own_folder, command, code):
 
     assert done.returncode == code
     assert Path("score.xml").read_text().startswith("<testsuite ")
+
+
+TO_REWARD = {
+    "passes": ([de.PASSED, de.PASSED], '{"reward":1}'),
+    "half of the points": ([de.PASSED, de.FAILED], '{"reward":0.5}'),
+    "failed build": ("build", '{"reward":0}'),
+    "engine error": ("engine", None),
+    "no report": (None, None),
+}
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="needs jq")
+@pytest.mark.parametrize(("result", "expected"), TO_REWARD.values(), ids=TO_REWARD)
+def test_reward_is_written_only_if_there_is_a_score(dockerfile, rubric, result, expected):
+    if result is not None:
+        tests = rubric(run_command("true"), run_command("false"))
+        report = make_report(result, de.Options(dockerfile("FROM x"), "r", tests))
+        Path("report.json").write_text(de.as_json(report))
+
+    done = run(REWARD.replace("/logs/verifier/", ""))
+
+    written = Path("reward.json")
+    assert (done.returncode == 0) == (expected is not None) == written.exists()
+    if expected:
+        assert json.loads(written.read_text()) == json.loads(expected)
+
+
+@pytest.mark.skipif(not shutil.which("junit-to-ctrf"), reason="needs npm's junit-to-ctrf")
+def test_junit_becomes_ctrf(dockerfile, rubric):
+    tests = rubric(run_command("true"), run_command("false"), run_command("x"))
+    statuses = [de.PASSED, de.FAILED, de.SKIPPED]
+    report = make_report(statuses, de.Options(dockerfile("FROM x"), "r", tests))
+    Path("score.xml").write_text(de.as_junit(report))
+
+    run(CTRF.replace("npx ", ""))
+
+    found = json.loads(Path("ctrf/ctrf-report.json").read_text())["results"]
+    assert [test["status"] for test in found["tests"]] == ["passed", "failed", "skipped"]
+
+
+@pytest.mark.usefixtures("checkout")
+def test_board_is_exported(dockerfile, rubric):
+    report = make_report(
+        [de.PASSED], de.Options(dockerfile("FROM x"), "r", rubric(run_command("x")))
+    )
+    Path("reports/openai/gpt-5").mkdir(parents=True)
+    Path("reports/openai/gpt-5/r.json").write_text(de.as_json(report))
+
+    assert run(EXPORT).returncode == 0
+
+    pattern = re.findall("'(.*)'", VALIDATE)[0]
+    assert [file.parent.name for file in Path().glob(pattern)] == ["gpt-5"]
 
 
 REWARDS = {
