@@ -196,6 +196,13 @@ def test_conditions_that_differ_are_noted(words, values):
     assert re.findall("conditions differ: (.*)", err) == expected
 
 
+@pytest.mark.timeout(60)
+def test_long_name_of_an_image_is_read_in_linear_time():
+    text = report(5, base_images=[":x" * 1_000_000])
+
+    assert run(write(".", {"m/app": text}))[0] == 0
+
+
 def test_many_conditions_that_differ_are_counted():
     values = [
         {"base_images": [base(digit, f"x:{at}")["base_images"][0] for at in range(25)]}
