@@ -100,6 +100,12 @@ def test_interval_of_a_mean_unless_scores_are_few_or_equal(scores, interval):
     assert lb.mean_interval(scores) == pytest.approx(interval, abs=1e-4)
 
 
+def test_critical_difference_is_that_of_all_pairs():
+    rows = [[9, 8, 9, 8, 9, 8], [8, 9, 8, 9, 8, 7], [2, 1, 2, 1, 2, 2], [5, 1, 9, 3, 3, 0]]
+
+    assert lb.critical_difference(rows) == pytest.approx(2.8070, abs=1e-4)
+
+
 def test_probability_that_one_of_two_samples_is_solved():
     """Of four samples of which none, one, … all are solved."""
     assert [lb.any_of(2, solved, 4) for solved in range(5)] == [0, 1 / 2, 5 / 6, 1, 1]
