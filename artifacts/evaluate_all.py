@@ -6,9 +6,10 @@
     first round      each whose report has no score for the same inputs
     second round     retries what has no score, except usage errors; and without the cache what load
                      or network trouble may have affected: failed builds, timeouts, images that did
-                     not start, suspicious tests. The reference of the repository is evaluated
-                     beside them.
-    try_engine()     after many engine errors in a row: if a trivial Dockerfile fails too, stop
+                     not start, suspicious tests and builds. The reference of the repository is
+                     evaluated beside them. What lacked memory is retried alone on its host.
+    try_host()       after many errors of the engine or of registries in a row: if a trivial
+                     Dockerfile or the registry's control image fails too, stop
     print_summary()
 
 All rounds give evaluate_task() to an executor of concurrent.futures: threads of this process, or
@@ -25,6 +26,7 @@ import argparse
 import collections
 import contextlib
 import fnmatch
+import functools
 import hashlib
 import io
 import itertools
@@ -34,6 +36,7 @@ import re
 import shutil
 import signal
 import sys
+import threading
 import time
 import zlib
 from concurrent import futures
@@ -44,7 +47,6 @@ from typing import (
     Collection,
     Iterable,
     Iterator,
-    List,
     Mapping,
     NamedTuple,
     Sequence,
@@ -57,13 +59,16 @@ import DockerfileEvaluator as de
 
 DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
 MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
-MAX_FAILURES = 3  # in a row, per parallel evaluation, before the engine is tried or the run stops
+# Errors of a kind in a row, per parallel evaluation, before try_host() decides or, without reports,
+# the run stops
+MAX_ERRORS = {de.ENGINE: 3, de.FILE: 3, de.REGISTRY: 10}
 WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
 TICK = 0.5  # seconds between checks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
 QUIET = 30.0  # seconds of silence before a line says what runs
-HALF_LOG = 500_000  # bytes of the beginning of an evaluation's log that are kept, and of its end
+HALF_LOG = 500_000  # bytes of the beginning of an evaluation's log that are kept
 REFERENCE = "reference"  # a suspicion: the Dockerfile that is known to be right failed, too
+CACHE_NAMESPACE = "--build-arg=BUILDKIT_CACHE_MOUNT_NS="
 
 
 class Task(NamedTuple):
@@ -91,16 +96,17 @@ class Outcome(NamedTuple):
     report: de.Report | None
     kind: str = ""  # of the error, "" without one
     problem: str = ""
-    worker: str = ""  # the address of the Dask worker with an engine error
+    registry: str = ""  # the one that failed
+    worker: str = ""  # the address of the Dask worker
 
 
 class Score(NamedTuple):
     """What is remembered of a report that has a score."""
 
     share: float  # of the points, from 0 to 1
-    suspect: str | None
+    suspects: Collection[str]
     needs_retry: bool  # load or the network may have cost points, and it was not retried
-    is_second_try: bool
+    gain: float | None  # of the share by the second try, None if this is the first one
 
 
 # ---------------------------------------------------------------------------------------------
@@ -122,20 +128,23 @@ class Benchmark:
         # Models do not share the files of cache mounts.
         namespace = hashlib.sha256(os.fsencode(task.model)).hexdigest()[:16]
         common: de.Options = given.common
-        mine = f"--build-arg=BUILDKIT_CACHE_MOUNT_NS={namespace}"
         return common._replace(
             dockerfile=task.dockerfile,
             repo=task.repo,
-            rubric=os.path.join(given.rubrics, f"{task.repo}.json"),
+            rubric=self.rubric_path(task.repo),
             output=None if task.is_beside_retries else self.report_path(task),
             context=os.path.join(given.checkouts, task.repo) if given.checkouts else folder,
             overlay=folder if given.overlay else None,
-            build_options=(*common.build_options, mine),
+            build_options=(*common.build_options, f"{CACHE_NAMESPACE}{namespace}"),
         )
 
     def report_path(self, task: Task) -> str:
         """Return where the report of a task is."""
         return os.path.join(self.arguments.reports, task.model, f"{task.repo}.json")
+
+    def rubric_path(self, repo: str) -> str:
+        """Return where the rubric of a repository is."""
+        return os.path.join(self.arguments.rubrics, f"{repo}.json")
 
     def inputs_sha256(self, options: de.Options) -> str:
         """Return the digest of the inputs; raise EvaluationError if one of them is unusable."""
@@ -162,6 +171,7 @@ class Answers(NamedTuple):
 
     tasks: list[Task]
     models: set[str]  # also those that are not selected
+    repos: set[str]  # likewise
     missing: dict[str, list[str]]  # repositories that only other models have answered, by model
     left_out: dict[str, list[str]]  # paths, by the reason
     unmatched: list[str]  # Dockerfiles that are not matched by any --layout
@@ -170,7 +180,7 @@ class Answers(NamedTuple):
 def find_answers(benchmark: Benchmark) -> Answers:
     """Return the selected tasks; raise EvaluationError if two share an overlay."""
     arguments = benchmark.arguments
-    answers = Answers([], set(), {}, collections.defaultdict(list), [])
+    answers = Answers([], set(), set(), {}, collections.defaultdict(list), [])
     overlays: dict[str, str] = {}
     places: set[tuple[str, str]] = set()  # model and repository, also of what is left out
     for path, match in files_below(arguments.artifacts, arguments.layouts, answers.left_out):
@@ -184,6 +194,7 @@ def find_answers(benchmark: Benchmark) -> Answers:
             raise de.EvaluationError(de.USAGE, message)
         task = Task(match.groupdict().get("model") or "", match["repo"], path)
         answers.models.add(task.model)
+        answers.repos.add(task.repo)
         if not is_selected(task, arguments):
             continue
         problem = unusable(benchmark, task)
@@ -195,16 +206,20 @@ def find_answers(benchmark: Benchmark) -> Answers:
         else:
             answers.tasks.append(task)
     if arguments.shard == (1, 1):  # Otherwise an answer may be in another part.
-        answers.missing.update(missing_answers(places, arguments.reference))
+        answers.missing.update(missing_answers(benchmark, places))
     return answers
 
 
 def missing_answers(
-    places: Collection[tuple[str, str]], reference: str | None
+    benchmark: Benchmark, places: Collection[tuple[str, str]]
 ) -> dict[str, list[str]]:
-    """Return the repositories for which others have an answer, by the model that has none."""
-    repos = sorted({repo for _, repo in places})
-    models = sorted({model for model, _ in places if model != reference})
+    """Return the repositories with a rubric that others answered, by the model that did not."""
+    repos = [
+        repo
+        for repo in sorted({repo for _, repo in places})
+        if os.path.exists(benchmark.rubric_path(repo))
+    ]
+    models = sorted({model for model, _ in places} - {benchmark.arguments.reference})
     missing = {model: [repo for repo in repos if (model, repo) not in places] for model in models}
     return {model: lacking for model, lacking in missing.items() if lacking}
 
@@ -225,8 +240,10 @@ def layout_pattern(layout: str) -> re.Pattern[str]:
     """Return the pattern of a path with {model}, {repo} and *; raise ValueError."""
     parts = {"{model}": "(?P<model>.+)", "{repo}": "(?P<repo>[^/]+)", "*": "[^/]*"}
     words = re.split(r"(\{.*?\}|\*)", layout)
-    has_both_once = words.count("{repo}") == 1 and words.count("{model}") < 2
-    if not has_both_once or not set(words[1::2]) <= set(parts):
+    for word in words[1::2]:
+        if word not in parts:
+            raise ValueError(f"--layout: unknown {word}{de.did_you_mean(word, parts)}")
+    if words.count("{repo}") != 1 or words.count("{model}") > 1:
         raise ValueError(f"--layout: expected {{repo}}, {{model}} and * in '{layout}'")
     return re.compile("".join(parts.get(word) or re.escape(word) for word in words))
 
@@ -285,127 +302,154 @@ def fits(name: str, patterns: Iterable[str]) -> bool:
 
 
 class BoundedFile(io.FileIO):
-    """Appends to a file, and keeps the first and the last HALF_LOG bytes of what it appends."""
+    """Appends to a file; keeps the beginning and the end of what it appends, at most 1 MB."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "a+")
         self._cut_at = self.tell() + HALF_LOG
 
-    def write(self, data: Any) -> int:
-        """Append bytes; raise OSError if the disk is full."""
-        size = super().write(data)
-        self._cut(2 * HALF_LOG)  # Not for each line: it moves the end.
-        return size
-
-    def close(self) -> None:
-        """Cut the middle out."""
-        with contextlib.suppress(OSError, ValueError):  # The disk is full, or it is closed.
-            self._cut(HALF_LOG)
-        super().close()
-
-    def _cut(self, limit: int) -> None:
-        if self.tell() > self._cut_at + limit:
-            self.seek(-HALF_LOG, os.SEEK_END)
+    def write(self, text: Any) -> int:
+        """Append text, then cut out the middle; raise OSError if the disk is full."""
+        size = super().write(text.encode(errors="backslashreplace"))
+        if self.tell() > self._cut_at + HALF_LOG:
+            self.seek(-HALF_LOG // 2, os.SEEK_END)  # Half of it, since this takes time.
             end = self.read()
             self.truncate(self._cut_at)
             super().write(b"\n[...]\n" + end)
+        return size
 
 
-def open_log(path: str) -> io.TextIOWrapper:
-    """Open the log of an evaluation, which is appended to."""
-    file: Any = BoundedFile(path)
-    return io.TextIOWrapper(file, "utf-8", "backslashreplace", write_through=True)
+class Shared:
+    """What the evaluations of a batch share that run in the same process."""
+
+    def __init__(self, parallel: int) -> None:
+        self.parallel = parallel  # evaluations at a time
+        self.seats = threading.Semaphore(parallel)  # one for each of them
+        self.queue = threading.Lock()
+        self.signals: list[int] = []  # A signal interrupts those that run, and later ones.
 
 
-def evaluate_task(options: de.Options, signals: list[int]) -> Outcome:
+def command_line(program: str, options: de.Options) -> str:
+    """Return the command that repeats an evaluation alone, for bash.
+
+    It writes no report. Logs are published with reports, so values of options are masked here, too.
+    """
+    words = ["python3", program]
+    for name, value in options._replace(output=None)._asdict().items():
+        flag = f"--{name.rstrip('s').replace('_', '-')}"
+        values = [value]
+        if isinstance(value, tuple):
+            values = [de.redact(word) for word in value if not word.startswith(CACHE_NAMESPACE)]
+        for each in filter(None, values):
+            words.append(flag if each is True else f"{flag}={each}")
+    return " ".join(map(de.shell_word, words))
+
+
+def evaluate_task(options: de.Options, shared: Shared, *, program: str, is_alone: bool) -> Outcome:
     """Evaluate a Dockerfile; what the evaluator prints is appended to a log beside the report.
 
-    A signal that is appended to `signals` interrupts it. It waits for an engine that is down:
-    otherwise a worker without one would fail the whole queue.
+    It waits for an engine that is down: otherwise a worker without one would fail the whole queue.
     """
     docker = de.Docker(options.docker)
-    docker.signals = signals
+    docker.signals = shared.signals
     log = f"{os.path.splitext(options.output)[0]}.log" if options.output else os.devnull
     try:
-        docker.connect(de.RECOVERY_TIMEOUT)
-        inputs = read_inputs(options)
-        if options.output:
-            de.check_writable(options.output)
-        with open_log(log) as stream:
-            report = de.run_evaluation(options, inputs, docker, de.Console(stream, verbose=True))
+        inputs = de.read_inputs(options._replace(output=None))
+    except de.EvaluationError as error:
+        return Outcome(None, de.USAGE, str(error))  # A retry would not help.
+    try:
+        with contextlib.ExitStack() as stack:
+            with shared.queue:  # Who needs all seats waits first.
+                for _ in range(shared.parallel if is_alone else 1):
+                    stack.enter_context(shared.seats)
+            docker.connect(de.RECOVERY_TIMEOUT)
+            if options.output:
+                de.check_writable(options.output)
+            stream: Any = stack.enter_context(BoundedFile(log))
+            console = de.Console(stream, verbose=True)
+            if stream.tell():
+                console.line("-" * 72)
+            console.line(command_line(program, options))
+            report = de.run_evaluation(options, inputs, docker, console)
     except de.EvaluationError as error:
         return Outcome(None, error.kind, str(error))
-    if report["error"]:
-        return Outcome(report, report["error"]["kind"], report["error"]["message"])
-    return Outcome(report)
+    report["environment"]["parallel"] = 1 if is_alone else shared.parallel
+    fault = report["error"]
+    if not fault:
+        return Outcome(report)
+    return Outcome(report, fault["kind"], fault["message"], fault["registry"] or "")
 
 
-def read_inputs(options: de.Options) -> de.Inputs:
-    """Read Dockerfile and rubric; raise EvaluationError. A retry would not help."""
-    try:
-        return de.read_inputs(options._replace(output=None))
-    except de.EvaluationError as error:
-        raise de.EvaluationError(de.USAGE, str(error)) from None
+def try_host(options: de.Options, shared: Shared, *, registry: str) -> Outcome:
+    """Make the control experiment on this host; `problem` says what fails.
 
-
-def try_engine(options: de.Options, signals: list[int]) -> Outcome:
-    """Make the control experiment with the engine of this machine; `problem` says what fails."""
+    With a registry: pull its control image.
+    """
     docker = de.Docker(options.docker)
-    docker.signals = signals
+    docker.signals = shared.signals
     workspace = de.Workspace(docker)
     try:
         docker.connect(de.RECOVERY_TIMEOUT)
         workspace.begin()
-        fault = de.host_fault(workspace, options)
+        if registry:
+            problem = de.registry_problem(workspace, options, registry)
+        else:
+            problem = str(de.host_fault(workspace, options) or "")
     except (de.EvaluationError, OSError, RuntimeError) as error:
-        return Outcome(None, de.ENGINE, str(error))
+        problem = str(error)
     finally:
         workspace.end()
-    return Outcome(None, de.ENGINE, str(fault)) if fault else Outcome(None)
+    if problem and registry:
+        problem = f"registry {registry}: {problem}"
+    return Outcome(None, de.REGISTRY if registry else de.ENGINE, problem)
 
 
 # On a Dask worker
 
 
 def run_on_worker(call: Call, options: de.Options, batch_id: str) -> Outcome:
-    """Call evaluate_task() or try_engine() on a Dask worker; its name is in an engine error."""
+    """Call evaluate_task() or try_host() on a Dask worker; errors of its host have its name."""
     from distributed import get_worker
 
     worker = get_worker()
-    outcome = call(options, signals_of(batch_id, worker))
-    if outcome.kind != de.ENGINE:
+    outcome = call(options, shared_on(batch_id, worker))._replace(worker=worker.address)
+    if not outcome.problem or outcome.kind not in (de.ENGINE, de.REGISTRY):
         return outcome
-    problem = f"worker {worker.name}: {outcome.problem}"
-    return outcome._replace(problem=problem, worker=worker.address)
+    return outcome._replace(problem=f"worker {worker.name}: {outcome.problem}")
 
 
-def signals_of(batch_id: str, dask_worker: Any) -> list[int]:
-    """Return the signals that the evaluations of a batch on a worker share.
+def shared_on(batch_id: str, dask_worker: Any) -> Shared:
+    """Return what the evaluations of a batch on a worker share.
 
-    They are kept in the worker: it loads this module again for each command that uses the cluster.
+    It is kept in the worker, which loads this module again for each command that uses the cluster.
     """
-    batches: dict[str, list[int]] = vars(dask_worker).setdefault("evaluate_all_signals", {})
-    return batches.setdefault(batch_id, [])
+    batches: dict[str, Shared] = vars(dask_worker).setdefault("evaluate_all", {})
+    return batches.setdefault(batch_id, Shared(dask_worker.state.nthreads))
 
 
 def interrupt_on_worker(batch_id: str, dask_worker: Any) -> None:
     """Interrupt the evaluations of a batch on a worker: those that run, and later ones."""
-    signals_of(batch_id, dask_worker).append(signal.SIGINT)
+    shared_on(batch_id, dask_worker).signals.append(signal.SIGINT)
 
 
 # ---------------------------------------------------------------------------------------------
 # Where evaluations run
 # ---------------------------------------------------------------------------------------------
 
-Call = Callable[[de.Options, List[int]], Outcome]  # evaluate_task(), try_engine()
+Call = Callable[[de.Options, Shared], Outcome]  # evaluate_task(), try_host()
 
 
 class Workers(NamedTuple):
     """Threads of this process, or the workers of a Dask cluster. All raise EvaluationError."""
 
-    submit: Callable[[Call, de.Options, str], futures.Future[Outcome]]  # str: a worker's address
-    parallel: Callable[[], int]  # evaluations that run at a time
+    # Any worker does the call, or one of those with these addresses.
+    submit: Callable[[Call, de.Options, Collection[str]], futures.Future[Outcome]]
+    threads: Callable[[], Mapping[str, int]]  # evaluations that run at a time, by address
     interrupt: Callable[[], Any]  # those that run, and later ones
+
+    def parallel(self) -> int:
+        """Return how many evaluations run at a time."""
+        return sum(self.threads().values()) or 1
 
 
 @contextlib.contextmanager
@@ -413,55 +457,48 @@ def threads(arguments: argparse.Namespace) -> Iterator[Workers]:
     """Yield threads of this process; raise EvaluationError if no engine answers."""
     facts = de.engine_facts(de.Docker(arguments.docker))
     parallel: int = arguments.parallel or min(facts["engine_cpus"] or 1, MAX_PARALLEL)
-    signals: list[int] = []
+    shared = Shared(parallel)
     with futures.ThreadPoolExecutor(parallel) as pool:
         yield Workers(
-            submit=lambda call, options, _worker: pool.submit(call, options, signals),
-            parallel=lambda: parallel,
-            interrupt=lambda: signals.append(signal.SIGINT),
+            submit=lambda call, options, _addresses: pool.submit(call, options, shared),
+            threads=lambda: {"": parallel},
+            interrupt=lambda: shared.signals.append(signal.SIGINT),
         )
 
 
 @contextlib.contextmanager
 def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
     """Yield the workers of a cluster; raise EvaluationError if there are none, or it is lost."""
-    try:
-        from distributed import Client
-    except ImportError as error:
-        message = f"--dask: {error} (pip install distributed)"
-        raise de.EvaluationError(de.USAGE, message) from None
     batch_id = os.urandom(8).hex()
     logging.disable()  # distributed would print tracebacks on the screen
-
-    def ask(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
-        try:
-            return call(*words, **options)
-        except Exception as error:  # noqa: BLE001 - distributed has many
-            message = f"--dask {arguments.dask}: {type(error).__name__}: {error}"
-            raise de.EvaluationError(de.ENGINE, message) from None
-
-    client = ask(Client, arguments.dask, set_as_default=False, timeout=WORKER_TIMEOUT)
+    client: Any = None
     try:
-        ask(client.wait_for_workers, 1, timeout=WORKER_TIMEOUT)
-        for path in (de.__file__, os.path.realpath(__file__)):
-            ask(client.upload_file, path)
+        from distributed import Client
 
-        def submit(call: Call, options: de.Options, worker: str) -> futures.Future[Outcome]:
-            # If the worker is lost, another one will do.
-            where = {"workers": [worker], "allow_other_workers": True} if worker else {}
-            executor = client.get_executor(pure=False, **where)
-            future: futures.Future[Outcome] = ask(
-                executor.submit, run_on_worker, call, options, batch_id
-            )
-            return future
+        client = Client(  # type: ignore[no-untyped-call]
+            arguments.dask, set_as_default=False, timeout=WORKER_TIMEOUT
+        )
+        client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
+        for path in (de.__file__, os.path.realpath(__file__)):
+            client.upload_file(path)
 
         yield Workers(
-            submit=submit,
-            parallel=lambda: sum(ask(client.nthreads).values()) or 1,
-            interrupt=lambda: ask(client.run, interrupt_on_worker, batch_id),
+            # If these workers are lost, others will do.
+            submit=lambda call, options, addresses: client.get_executor(
+                pure=False, workers=list(addresses) or None, allow_other_workers=bool(addresses)
+            ).submit(run_on_worker, call, options, batch_id),
+            threads=client.nthreads,
+            interrupt=lambda: client.run(interrupt_on_worker, batch_id),
         )
+    except de.EvaluationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - distributed has many
+        hint = " (pip install distributed)" if isinstance(error, ImportError) else ""
+        message = f"--dask {arguments.dask}: {type(error).__name__}: {error}{hint}"
+        raise de.EvaluationError(de.ENGINE, message) from None
     finally:
-        client.close(timeout=5)
+        if client:
+            client.close(timeout=5)
         logging.disable(logging.NOTSET)
 
 
@@ -470,45 +507,61 @@ def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
 # ---------------------------------------------------------------------------------------------
 
 
-def share_of(report: de.Report | None) -> float:
+def share_of(report: Any) -> float:
     """Return the share of the points of a report, from 0 to 1; -1 without a score."""
-    if not report or not de.is_scored(report):
+    if not de.is_scored(report):
         return -1.0
     summary = report["summary"]
     return float(summary["total_score"] / (summary["max_score"] or 1))
 
 
-def score_of(report: de.Report) -> Score:
+def suspicions(report: Any) -> Collection[str]:
+    """Return the kinds of trouble that may have cost points."""
+    with contextlib.suppress(KeyError, TypeError):  # There is none, or of another version.
+        if report["summary"]["failed_tests"]:
+            places = [report["error"], report["build"], *report["test_results"]]
+            return sorted({place["suspect"] for place in places if place and place["suspect"]})
+    return ()
+
+
+def score_of(report: de.Report, *, is_again: object = None) -> Score:
     """Return what is remembered of a report that has a score."""
     error = report["error"]
-    rows = report["test_results"]
-    suspects = [error and error["suspect"], *(row.get("suspect") for row in rows)]
+    suspects = suspicions(report)
     is_doubtful = (
         bool(error and not error["certain"])
         or report["environment"]["image_starts"] is False
-        or any(suspects)
-        or any(row["status"] == de.TIMEOUT for row in rows)
+        or any(kind in de.ACCIDENTS for kind in suspects)
+        or any(row["status"] == de.TIMEOUT for row in report["test_results"])
     )
+    share = share_of(report)
     return Score(
-        share=share_of(report),
-        suspect=next(filter(None, suspects), None),
-        needs_retry=is_doubtful and not report.get("repeated"),
-        is_second_try=bool(report.get("is_second_try")),
+        share=share,
+        suspects=suspects,
+        needs_retry=(is_doubtful and not report.get("repeated")) or bool(is_again and suspects),
+        gain=share - share_of(report["other_attempt"]) if report.get("is_second_try") else None,
     )
 
 
 def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None:
-    """Return which of two reports for the same inputs stays, with a summary of the other.
+    """Return which of two reports for the same inputs stays, with a summary of another attempt.
 
-    A retry stays if it has at least as many points; one without a score never replaces a score.
+    A retry stays if it has at least as many points; one without a score never replaces a score. The
+    other attempt of a second try is always the first one.
     """
     if not earlier:
         return new and {**new, "repeated": False, "is_second_try": False, "other_attempt": None}
-    stays, other, is_second_try = earlier, new, bool(earlier.get("is_second_try"))
+    was_second_try = bool(earlier.get("is_second_try"))
+    stays, other = earlier, new
     if new and share_of(new) >= share_of(earlier):
-        stays, other, is_second_try = new, earlier, True
+        stays, other = new, earlier
     attempt = other and {"summary": other["summary"], "error": other["error"]}
-    return {**stays, "repeated": True, "is_second_try": is_second_try, "other_attempt": attempt}
+    return {
+        **stays,
+        "repeated": True,
+        "is_second_try": was_second_try or stays is new,
+        "other_attempt": earlier["other_attempt"] if was_second_try else attempt,
+    }
 
 
 def blame_host(report: de.Report) -> de.Report:
@@ -526,12 +579,13 @@ def blame_host(report: de.Report) -> de.Report:
 class Batch:
     """Evaluates the reference, then the others in two rounds; keeps the better report of each.
 
-    - run() is the order. _is_due_again() decides what the second round retries, _options() how.
+    - run() is the order. _is_due_again() decides what the second round retries, _submit() how.
     - _results() submits tasks, and yields what has ended; keep() writes the report that stays.
     - If no reference gets all points, _judge_references() stops the run. If one fails beside
       retries, blame_host() marks their failed builds and timeouts as suspicious; no score changes.
-    - After MAX_FAILURES engine errors in a row, for each evaluation that runs at a time,
-      _run_round() lets the engine be tried; if that fails, _judge_engine() stops the run.
+    - After MAX_ERRORS, _run_round() lets try_host() make an experiment; if that fails, the run
+      stops.
+    - What failed on a Dask worker without an engine is done by another one.
     - The first of the user's signals interrupts all evaluations, and this waits for their clean-up;
       the second (after a stop, the first) ends the clean-up soon, and a third the program: see
       de.handle_signals().
@@ -548,11 +602,12 @@ class Batch:
         self.problem = ""  # why the run has stopped
         self.screen = Screen()
         self._failed_beside: set[str] = set()  # repositories whose reference failed beside retries
-        self._doubts: list[Outcome] = []  # errors after which the engine is tried
+        self._doubts: list[Outcome] = []  # errors after which try_host() makes an experiment
+        self._without_engine: set[str] = set()  # the addresses of Dask workers
         for task in tasks:
             report = de.read_report(benchmark.report_path(task))
             if report and benchmark.is_current(report, benchmark.options(task)):
-                self.scores[task] = score_of(report)
+                self.scores[task] = score_of(report, is_again=benchmark.arguments.again)
 
     def run(self, workers: Workers) -> None:
         """Run all rounds, until there is an interrupt in `signals`, or a `problem`."""
@@ -566,9 +621,7 @@ class Batch:
             again = [task for task in self.tasks if self._is_due_again(task)]
             if again and not self._has_stopped():
                 due = self._with_references(again)
-                line = f"second round: retrying {counted(len(again), 'Dockerfile')}"
-                beside = counted(len(due) - len(again), "reference")
-                self.screen.line(f"{line}, {beside} beside them" if len(due) > len(again) else line)
+                self.screen.line(f"second round: retrying {counted(len(due), 'Dockerfile')}")
                 self._run_round(due, workers, is_last=True)
         finally:
             self.screen.clear()
@@ -591,11 +644,10 @@ class Batch:
         failing = self.failing_references()
         if not failing or self._has_stopped():
             return
-        reasons = [self._shortfall(task) for task in failing[:SHOWN_NAMES]]
-        for task, reason in zip(failing, reasons):
-            self.screen.line(f"reference fails: {task.repo} {reason}")
+        for task in failing[:SHOWN_NAMES]:
+            self.screen.line(f"reference fails: {task.repo} {self._shortfall(task)}")
         if len(failing) == len(self.references):
-            example = f"{failing[0].repo}: {reasons[0]}"
+            example = f"{failing[0].repo}: {self._shortfall(failing[0])}"
             self._stop(f"no reference gets all points on this machine ({example})")
 
     def _shortfall(self, task: Task) -> str:
@@ -620,8 +672,9 @@ class Batch:
     def _with_references(self, again: Sequence[Task]) -> list[Task]:
         """Return the retries in the order of repositories, each beside its reference."""
         repos = {task.repo for task in again if task not in self.references}
-        mine = [task for task in self.references if task.repo in repos]
-        beside = [task._replace(is_beside_retries=True) for task in mine]
+        beside = [
+            task._replace(is_beside_retries=True) for task in self.references if task.repo in repos
+        ]
         return sorted([*beside, *again], key=lambda task: task.repo)
 
     def _is_due_again(self, task: Task) -> bool:
@@ -638,49 +691,55 @@ class Batch:
     ) -> None:
         """Evaluate tasks, keep their reports, and say how each has ended.
 
-        After many errors of the engine in a row, the control experiment says whether it works.
+        After many errors in a row, an experiment says whether the engine or the registry works.
         """
-        again = sum(map(self._is_due_again, self.scores))
+        again = 0 if is_last else sum(map(self._is_due_again, self.scores))
         started = time.monotonic()
-        done = errors = 0
+        done = 0
+        kind = ""  # of the latest error, and for each of its kind in a row the registry that failed
+        registries: list[str] = []
         repos = {task.repo for task in due if task.is_beside_retries}
         for task, result in after_references(self._results(due, workers), repos):
             if result.kind == de.INTERRUPTED:
                 continue
             if task is CONTROL_EXPERIMENT:
-                self._judge_engine(result)
+                self._judge_host(result)
                 continue
             done += 1
             outcome = self.keep(task, result)
             line = f"[{done}/{len(due)}] {task.name}: {describe(outcome)}"
-            to_do = len(due) - done + later
-            if not is_last:
-                is_due_again = self._is_due_again(task)
-                again += is_due_again
-                to_do += again
-                if is_due_again:
-                    line += ", will be retried"
+            if not is_last and self._is_due_again(task):
+                again += 1
+                line += ", will be retried"
+            to_do = len(due) - done + later + again
             left = timedelta(seconds=int((time.monotonic() - started) / done * to_do))
             self.screen.line(f"{line}, {left} left" if left else line)
-            errors = errors + 1 if outcome.kind in (de.ENGINE, de.FILE) else 0
-            if errors >= MAX_FAILURES * workers.parallel():
-                if outcome.kind == de.ENGINE:
-                    self._doubts.append(outcome)
-                else:
-                    self._stop(f"{errors} evaluations in a row have no report: {outcome.problem}")
-                errors = 0
+            if outcome.kind != kind:
+                registries.clear()
+            kind = outcome.kind
+            registries.append(outcome.registry)
+            count = len(registries)
+            if kind not in MAX_ERRORS or count < MAX_ERRORS[kind] * workers.parallel():
+                continue
+            if kind == de.FILE:
+                self._stop(f"{count} evaluations in a row have no report: {outcome.problem}")
+            else:
+                registry = max(set(registries), key=registries.count)
+                self._doubts.append(outcome._replace(registry=registry))
+            registries.clear()
 
-    def _judge_engine(self, outcome: Outcome) -> None:
-        """Stop if the control experiment has failed."""
+    def _judge_host(self, outcome: Outcome) -> None:
+        """Stop if an experiment has failed."""
         if outcome.problem:
             self._stop(f"the control experiment fails, too: {outcome.problem}")
         else:
-            self.screen.line("many engine errors, but the control experiment succeeds: continuing")
+            line = f"many {outcome.kind} errors, but the control experiment succeeds: continuing"
+            self.screen.line(line)
 
     def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
-        For an error in `_doubts` the control experiment runs where it came from, and nothing begins
+        For an error in `_doubts` an experiment is made where it came from, and nothing begins
         meanwhile. Each signal of the user, and a `problem`, interrupts the workers once; after two
         interrupts nothing more is yielded.
         """
@@ -694,15 +753,15 @@ class Batch:
                 workers.interrupt()
             parallel = workers.parallel()
             if self._doubts:
+                doubt = self._doubts.pop()
+                call = functools.partial(try_host, registry=doubt.registry)
                 options = self.benchmark.arguments.common
-                experiment = workers.submit(try_engine, options, self._doubts.pop().worker)
-                running[experiment] = CONTROL_EXPERIMENT
+                running[workers.submit(call, options, [doubt.worker])] = CONTROL_EXPERIMENT
             is_held = self._has_stopped() or CONTROL_EXPERIMENT in running.values()
             # Twice as many as can run, so that no worker waits for us.
             room = 0 if is_held else max(2 * parallel - len(running), 0)
             for task in itertools.islice(waiting, room):
-                options = self._options(task)
-                running[workers.submit(evaluate_task, options, "")] = task
+                running[self._submit(task, workers)] = task
             if not running or interrupts > 1:
                 return
             for task in itertools.islice(running.values(), parallel):  # the oldest ones run
@@ -712,14 +771,31 @@ class Batch:
             for future in [future for future in running if future in ended]:
                 task = running.pop(future)
                 since.pop(task, None)
-                yield task, outcome_of(future)
+                outcome = outcome_of(future)
+                is_lost = outcome.kind == de.ENGINE and not outcome.report
+                if outcome.worker and is_lost and task is not CONTROL_EXPERIMENT:
+                    # distributed.Reschedule does not suffice: the scheduler may choose the same
+                    # worker for ever.
+                    self._without_engine.add(outcome.worker)
+                    others = workers.threads().keys() - self._without_engine
+                    if others and not self._has_stopped():
+                        running[self._submit(task, workers, others)] = task
+                        continue
+                yield task, outcome
 
-    def _options(self, task: Task) -> de.Options:
-        """Return the options of an evaluation: from the cache a retry would repeat the result."""
+    def _submit(
+        self, task: Task, workers: Workers, addresses: Collection[str] = ()
+    ) -> futures.Future[Outcome]:
+        """Let a worker evaluate a task: from the cache a retry would repeat the result.
+
+        What may have lacked memory is retried alone.
+        """
         options = self.benchmark.options(task)
-        if task in self.scores or task.is_beside_retries:
+        suspects = suspicions(de.read_report(self.benchmark.report_path(task)))
+        if task in self.scores or task.is_beside_retries or suspects:
             options = options._replace(build_options=(*options.build_options, "--no-cache"))
-        return options
+        call = functools.partial(evaluate_task, program=de.__file__, is_alone="memory" in suspects)
+        return workers.submit(call, options, addresses)
 
     def keep(self, task: Task, outcome: Outcome) -> Outcome:
         """Keep the better report of a task; return its outcome, or what went wrong here.
@@ -732,8 +808,8 @@ class Batch:
             return outcome
         options = self.benchmark.options(task)
         path = self.benchmark.report_path(task)
-        new = outcome.report
-        if new and de.is_scored(new) and not self.benchmark.is_current(new, options):
+        new: Any = outcome.report
+        if de.is_scored(new) and not self.benchmark.is_current(new, options):
             outcome = Outcome(None, de.FILE, "the files have changed, or differ on the worker")
             new = None
         earlier_score = self.scores.get(task)
@@ -745,13 +821,13 @@ class Batch:
             is_unreadable = not earlier and os.path.lexists(path)
             if is_unreadable and share_of(new) < earlier_score.share:
                 return Outcome(None, de.FILE, f"cannot read the earlier report: {path}")
-        report = better(earlier, new)
-        if report and de.is_scored(report) and task.repo in self._failed_beside:
+        report: Any = better(earlier, new)
+        if de.is_scored(report) and task.repo in self._failed_beside:
             report = blame_host(report)
         problems = de.write_reports(report, options) if report else []
         if problems:
             outcome = Outcome(None, de.FILE, problems[0].replace(f"{path}: ", ""))
-        elif report and de.is_scored(report):
+        elif de.is_scored(report):
             self.scores[task] = score_of(report)
         else:  # Somebody may have deleted the earlier report.
             self.scores.pop(task, None)
@@ -847,8 +923,9 @@ def describe(outcome: Outcome) -> str:
     """Return how an evaluation ended, in one line."""
     end = "no report"
     if outcome.report:
-        has_failed = outcome.kind in (de.BUILD, de.BUILD_TIMEOUT)
-        end = "build failed" if has_failed else de.score_line(outcome.report)
+        end = de.score_line(outcome.report)
+        if outcome.kind in (de.BUILD, de.BUILD_TIMEOUT):
+            end = "build failed"
     return de.printable(": ".join(filter(None, [end, outcome.problem])))
 
 
@@ -871,12 +948,17 @@ def print_plan(batch: Batch, answers: Answers) -> None:
     lacking = sorted({task.repo for task in answers.tasks} - references)
     if references and lacking:
         say(f"no reference: {de.quoted(lacking, SHOWN_NAMES)}")
-    for problem, paths in answers.left_out.items():
-        say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
+    print_left_out(answers)
     if answers.unmatched:
         say(f"not matched by any --layout: {de.quoted(answers.unmatched)}")
     if not batch.benchmark.arguments.checkouts:
         say("build context: the folder of each Dockerfile (see --checkouts)")
+
+
+def print_left_out(answers: Answers) -> None:
+    """Print what is not evaluated, and why."""
+    for problem, paths in answers.left_out.items():
+        say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
 
 
 def print_summary(batch: Batch) -> None:
@@ -886,17 +968,18 @@ def print_summary(batch: Batch) -> None:
         score = batch.scores.get(task)
         if not score:
             names[f"no score: {batch.problem_of(task)}"].append(task.name)
-        elif score.suspect:
-            names[f"suspicious failures ({score.suspect}), please check"].append(task.name)
+        for suspect in score.suspects if score else ():
+            names[f"suspicious failures ({suspect}), please check"].append(task.name)
     for task in batch.failing_references():
         if task in batch.scores:
             names["reference fails"].append(task.repo)
     for title in sorted(names):
         say(f"{title}: {de.quoted(names[title], SHOWN_NAMES)}")
-    second_tries = sum(score.is_second_try for score in batch.scores.values())
-    if second_tries:
-        one = second_tries == 1
-        say("1 score is a second try" if one else f"{second_tries} scores are second tries")
+    tries = [score.gain for score in batch.scores.values() if score.gain is not None]
+    if tries:
+        noun = "try" if len(tries) == 1 else "tries"
+        raised = sum(gain > 0 for gain in tries)
+        say(f"{len(tries)} second {noun}, {raised} raised the score")
     for model, tasks in by_model(batch.tasks).items():
         shares = [batch.scores[task].share for task in tasks if task in batch.scores]
         mean = f"mean score {de.percent(sum(shares), len(shares))}"
@@ -941,15 +1024,25 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--shard", metavar="K/N", type=_shard, default="1/1", help=text)
     group = parser.add_argument_group("how it is evaluated")
     add = group.add_argument
-    text = "the model whose Dockerfiles are known to be right: evaluated first, and beside "
-    text += "retries; the run stops if none gets all points"
-    add("--reference", metavar="MODEL", help=text)
+    add(
+        "--reference",
+        metavar="MODEL",
+        help="the model whose Dockerfiles are known to be right: evaluated first, and beside "
+        "retries; the run stops if none gets all points",
+    )
     add(
         "--list",
         action="store_true",
         help="print what would be evaluated, and stop; needs no engine",
     )
+    add = group.add_mutually_exclusive_group().add_argument
     add("--no-repeat", action="store_true", help="skip the second round")
+    add(
+        "--again",
+        choices=["suspicious"],
+        metavar="suspicious",
+        help="retry everything suspicious once, without the cache; a worse result replaces nothing",
+    )
     add = group.add_mutually_exclusive_group().add_argument
     text = f"evaluations at a time (default: the engine's processors, at most {MAX_PARALLEL})"
     add("--parallel", metavar="N", type=_positive, help=text)
@@ -972,8 +1065,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(str(error))
     for name in ("artifacts", "rubrics", "checkouts", "reports"):
         folder = getattr(arguments, name)
-        if folder and name != "reports" and not os.path.isdir(folder):
-            parser.error(f"--{name}: no such folder: {folder}")
+        if folder and not os.path.isdir(folder) and (name != "reports" or os.path.exists(folder)):
+            parser.error(f"--{name}: not a folder: {folder}")
         if folder and arguments.dask:  # a worker runs in another folder
             setattr(arguments, name, os.path.abspath(folder))
     return arguments
@@ -1017,9 +1110,12 @@ def _main(arguments: argparse.Namespace) -> int:
     batch = Batch(benchmark, answers.tasks)
     print_plan(batch, answers)
     is_complete = not answers.left_out
-    if arguments.reference and answers.tasks and not batch.references:
-        problem = f"--reference: no Dockerfile of '{arguments.reference}' to evaluate"
-        de.print_errors(f"{problem}; {models_of(answers)}")
+    reference = arguments.reference
+    if reference and answers.tasks and not batch.references:
+        hint = ": all are left out, or not selected by --repo"
+        if reference not in answers.models:
+            hint = de.did_you_mean(reference, answers.models)
+        de.print_errors(f"--reference: no Dockerfile of '{reference}' to evaluate{hint}")
         return 2
     if arguments.list or not answers.tasks:
         return int(not is_complete)
@@ -1031,6 +1127,7 @@ def _main(arguments: argparse.Namespace) -> int:
         de.print_errors(str(error))
         is_complete = False
     print_summary(batch)
+    print_left_out(answers)
     if batch.signals:
         say("interrupted: start the same command again to continue")
         return 128 + batch.signals[0]
@@ -1038,20 +1135,15 @@ def _main(arguments: argparse.Namespace) -> int:
     return int(not is_complete)
 
 
-def models_of(answers: Answers) -> str:
-    """List the models, one of which may have been meant."""
-    return f"models there: {de.quoted(sorted(answers.models), SHOWN_NAMES)}"
-
-
 def nothing_found(arguments: argparse.Namespace, answers: Answers) -> str:
     """Return why there is nothing to evaluate."""
-    if answers.models:
-        part, parts = arguments.shard
-        patterns = f"--model {de.quoted(arguments.model)} --repo {de.quoted(arguments.repo)}"
-        problem = f"no Dockerfile is selected by {patterns} --shard {part}/{parts}"
-        return f"{problem}; {models_of(answers)}"
-    problem = f"no file in {arguments.artifacts} is like {de.quoted(arguments.layout_texts)}"
-    return f"{problem}; a file there: {answers.unmatched[0]}" if answers.unmatched else problem
+    if not answers.models:
+        problem = f"no file in {arguments.artifacts} is like {de.quoted(arguments.layout_texts)}"
+        return f"{problem}; a file there: {answers.unmatched[0]}" if answers.unmatched else problem
+    models, repos = (
+        de.quoted(sorted(names), SHOWN_NAMES) for names in (answers.models, answers.repos)
+    )
+    return f"no Dockerfile is selected; models there: {models}; repositories there: {repos}"
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import io
 import itertools
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -22,7 +25,8 @@ from unittest import mock
 
 import pytest
 from batch import PROGRAM, ea, run, scores, tree
-from conftest import make_report, outcome, schema
+from cases import run_command
+from conftest import called, make_report, outcome, schema
 from engine import wait_for
 
 import DockerfileEvaluator as de
@@ -34,14 +38,18 @@ STATUSES = {
     "late": de.TIMEOUT,
     "failed": de.FAILED,
     "nostart": de.FAILED,
+    "fetched": de.FAILED,
+    "heard": de.PASSED,
 }
 
 
 class Stub:
     """Plays the evaluator; the words of a Dockerfile say how its evaluations end, one by one.
 
-    A word is a kind of error, build:network a suspicious zero, failed:network a suspicious test;
-    "late" is a test that timed out, "nostart" an image that does not start, "crash" an exception.
+    A word is a kind of error, build:network a suspicious zero, failed:network a suspicious test,
+    fetched:network a failed test after a suspicious build, heard:network none after such a build,
+    registry:quay.io its registry; "late" is a test that timed out, "nostart" an image that does not
+    start, "crash" an exception.
     "interrupted" goes on until it is interrupted, "deaf" passes then. The last word counts for all
     further evaluations.
     """
@@ -52,7 +60,8 @@ class Stub:
         self.during = {}  # by task: a function to call in its evaluation
         self.experiments = 0
         self.signals = []  # of the last evaluation
-        self.fault = None  # what the control experiment finds
+        self.fault = None  # what an experiment finds
+        self.pulled = []  # the registries whose control image was pulled
 
     def run_evaluation(self, options, inputs, docker, console):
         _, name, *words = os.fsdecode(inputs.dockerfile).split()
@@ -71,11 +80,18 @@ class Stub:
         report = make_report(outcome, options, inputs, suspect or None, log=name * 20_000)
         report["environment"]["image_starts"] = word != "nostart"
         report["test_results"][1]["suspect"] = (word == "failed" and suspect) or None
+        report["build"]["suspect"] = suspect if word in ("fetched", "heard") else None
+        if word == "registry":
+            report["error"].update(registry=suspect or None, suspect=None)
         return report
 
     def host_fault(self, workspace, options):
         self.experiments += 1
         return self.fault
+
+    def registry_problem(self, workspace, options, registry):
+        self.pulled.append(registry)
+        return str(self.fault or "")
 
 
 @pytest.fixture
@@ -83,6 +99,7 @@ def stub(monkeypatch):
     stub = Stub()
     monkeypatch.setattr(de, "run_evaluation", stub.run_evaluation)
     monkeypatch.setattr(de, "host_fault", stub.host_fault)
+    monkeypatch.setattr(de, "registry_problem", stub.registry_problem)
     for name in ("begin", "end"):
         monkeypatch.setattr(de.Workspace, name, lambda _: [])
     monkeypatch.setattr(de, "engine_facts", lambda _: {"engine_cpus": 2})
@@ -128,6 +145,8 @@ def test_second_dockerfile_of_a_model_for_a_repository_is_left_out():
 
 def test_missing_answers_are_named_and_what_has_no_reference():
     tree({"alpha/api": "", "alpha/web": "", "gamma/lib": "", "ref/api": "", "ref/x": ""})
+    tree({"alpha/norubric": ""})
+    os.unlink("rubrics/norubric.json")
 
     out = run("--list", "--reference", "ref", "--repo", "[!x]*")[1]
 
@@ -179,8 +198,9 @@ def test_each_rubric_is_read_once():
 # How evaluations end: the points of two, -1 without a score, -2 without a report.
 POINTS = {"passed": 2, "failed": 1, "failed:network": 1, "late": 1, "nostart": 1}
 POINTS.update({"build": 0, "build_timeout": 0, "engine": -1, "registry": -1, "usage": -1})
+POINTS.update({"fetched:network": 1, "fetched:gone": 1, "failed:emulation": 1, "heard:network": 2})
 POINTS["crash"] = -2
-FINAL = ("passed", "failed", "usage")
+FINAL = ("passed", "failed", "usage", "fetched:gone", "failed:emulation", "heard:network")
 
 
 @pytest.mark.parametrize("second", ["passed", "late", "build", "engine", "crash"])
@@ -321,11 +341,88 @@ def test_report_that_cannot_be_read_at_its_retry_is_left_alone(stub, second, mon
     assert "1 of 1 Dockerfiles have a score" in out
 
 
-def test_second_tries_are_counted(stub):
-    tree({"m/a": "build passed", "m/b": "late build", "m/c": "build"})
+def test_second_tries_and_those_that_raised_the_score_are_counted(stub):
+    tree({"m/a": "build passed", "m/b": "late build", "m/c": "build", "m/d": "late"})
 
-    assert "\n2 scores are second tries\n" in run()[1]
-    assert "\n2 scores are second tries\n" in run()[1]
+    assert "\n3 second tries, 1 raised the score\n" in run()[1]
+    assert "\n3 second tries, 1 raised the score\n" in run()[1]
+
+
+# What ends how: at first, in a second round (b and c have none), and with --again.
+SUSPICIOUS = {
+    "m/a": "build:network build:network passed",
+    "m/b": "failed:gone passed",
+    "m/c": "fetched:emulation build",
+    "m/d": "late fetched:disk fetched:disk",
+}
+OTHERS = {"m/e": "build", "m/f": "failed", "m/g": "late", "m/h": "heard:disk"}
+
+
+def test_only_what_is_suspicious_is_evaluated_again_on_request(stub):
+    """Each once, without the cache, whatever was repeated before."""
+    tree({**SUSPICIOUS, **OTHERS})
+    run("--parallel", "1")
+    before = len(stub.calls)
+
+    code, out, _ = run("--parallel", "1", "--again", "suspicious")
+
+    assert stub.calls[before:] == [f"{place} --no-cache" for place in SUSPICIOUS]
+    assert [scores()[place] for place in SUSPICIOUS] == [1, 1, 0.5, 0.5]
+    # The other attempt of a second try is the first one.
+    assert [facts_of(place)[2] for place in SUSPICIOUS] == [0, 1, 0, 1]
+    assert "5 second tries, 2 raised the score" in out
+    assert code == 0
+
+
+@pytest.mark.parametrize(("word", "is_cached"), [("engine", True), ("engine:network", False)])
+@pytest.mark.parametrize("starts", [1, 2])
+def test_what_has_a_suspicion_and_no_score_is_built_without_the_cache(
+    stub, word, is_cached, starts
+):
+    """In the second round, or at the next start. A layer may be what a broken network left."""
+    tree({"m/a": f"{word} passed"})
+
+    for _ in range(starts):
+        run(*["--no-repeat"] * (starts - 1))
+
+    assert stub.calls == ["m/a", "m/a" if is_cached else "m/a --no-cache"]
+
+
+@pytest.mark.parametrize("content", ["[]", '{"build": [], "summary": {"failed_tests": 1}}', "{"])
+def test_report_of_another_program_is_none(stub, content):
+    tree({"m/a": ""})
+    os.makedirs("reports/m")
+    Path("reports/m/a.json").write_text(content)
+
+    run()
+
+    assert stub.calls == ["m/a"]
+    assert scores() == {"m/a": 1}
+
+
+@pytest.mark.parametrize("suspect", ["memory", "disk"])
+def test_retry_because_of_the_memory_runs_alone_and_the_report_says_so(stub, suspect):
+    tree({"m/a": f"build:{suspect} passed", "m/b": "late passed", "m/c": "late passed"})
+    running = []
+    most = collections.Counter()
+
+    def during(name):
+        running.append(name)
+        time.sleep(0.3)
+        most[name] = max(most[name], len(running))
+        running.remove(name)
+
+    run("--parallel", "3", "--no-repeat")
+    for name in ("m/a", "m/b", "m/c"):
+        stub.during[name] = lambda name=name: during(name)
+
+    run("--parallel", "3")
+
+    parallel = [json.loads(Path(f"reports/m/{repo}.json").read_text()) for repo in "abc"]
+    is_alone = suspect == "memory"
+    assert (most["m/a"] == 1) is is_alone
+    assert most["m/b"] > 1
+    assert [each["environment"]["parallel"] for each in parallel] == [1 if is_alone else 3, 3, 3]
 
 
 # The reference
@@ -430,13 +527,19 @@ def test_reference_is_in_each_shard_and_not_selected_by_model(stub):
         assert calls[f"b/{repo}"] == 0
 
 
-@pytest.mark.parametrize("other", ["b/x", "ref/y"], ids=["unknown", "for other repositories"])
-def test_reference_without_a_selected_dockerfile_is_a_mistake(stub, other):
+@pytest.mark.parametrize(
+    ("other", "hint"),
+    [
+        ("reff/x", " (did you mean 'reff'?)"),
+        ("ref/y", ": all are left out, or not selected by --repo"),
+    ],
+)
+def test_reference_without_a_selected_dockerfile_is_a_mistake(stub, other, hint):
     tree({"a/x": "", other: ""})
 
     code, _, err = run("--reference", "ref", "--repo", "x")
 
-    assert err.startswith("error: --reference: no Dockerfile of 'ref' to evaluate; models there: ")
+    assert err == f"error: --reference: no Dockerfile of 'ref' to evaluate{hint}\n"
     assert (code, stub.calls) == (2, [])
 
 
@@ -500,8 +603,37 @@ def test_log_is_bounded_and_has_its_beginning_and_its_end(stub, line, monkeypatc
 
     log = Path("reports/m/a.log").read_bytes()
     assert log.count(b"begin\n") == log.count(b"\nend\n") == log.count(b"\n[...]\n") == 2
-    assert 1_900_000 < len(log) < 2_000_100, "two evaluations"
-    assert all(900_000 < size < 2_600_000 for size in sizes), "it can be followed meanwhile"
+    assert 1_490_000 < len(log) < 2_000_100, "two evaluations"
+    assert all(size < 2_000_100 for size in sizes), "it can be followed meanwhile"
+
+
+def test_log_begins_with_the_command_that_repeats_the_evaluation(fake):
+    """It writes no report. A retry has another one, after a line between the tries."""
+    tree({"m x/it's\n": "FROM x"}, run_command("exit 3"), run_command("sleep 600"))
+    words = ["--build-timeout=7.5", "--offline", "--run-option=--cpus=2", "--build-option=--pull"]
+    run(*words, "--run-option=--env=TOKEN=s3cret", "--overlay")
+    file = Path("reports/m x/it's\n.json")
+    before = file.read_text()
+
+    first, *_ = log = file.with_suffix(".log").read_text().splitlines()
+    at = log.index("-" * 72)
+    python3, program, *given = eval_words(first)
+    code, out, _ = called(de.main, *given)
+
+    assert (python3, program) == ("python3", de.__file__)
+    assert (code, file.read_text()) == (1, before)
+    assert "0 of 2 tests passed" in out
+    assert {*words, "--run-option=--env=…", "--overlay=artifacts/m x"} <= set(given)
+    assert "s3cret" not in "".join(log)
+    assert log[at + 1] == first.replace("--pull", "--pull --build-option=--no-cache")
+    assert log.count("-" * 72) == 1
+
+
+def eval_words(line):
+    """Return the words of a line of bash."""
+    script = 'printf "%s\\0" ' + line
+    found = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, encoding="utf-8")
+    return found.stdout.split("\0")[:-1]
 
 
 def test_any_name_of_a_model_and_a_file(stub):
@@ -514,43 +646,106 @@ def test_any_name_of_a_model_and_a_file(stub):
     assert code == 0
 
 
-# Engine errors
+# Experiments
 
 
-FAULT = de.EvaluationError(de.ENGINE, "docker cannot start a container")
+FAULT = de.EvaluationError(de.ENGINE, "docker cannot do it")
 
 
 class Row(NamedTuple):
     """How evaluations end, one by one, and what comes of it."""
 
     words: str
-    experiments: int
-    stops: bool
+    experiments: int = 0
+    pulled: str = ""  # the registry
+    stops: bool = False
     fault: de.EvaluationError | None = FAULT  # that an experiment would find
+    said: str = ""
 
 
+FAILS = "stopped: the control experiment fails, too: "
+NIGHT = "registry:quay.io registry:ghcr.io registry:quay.io " * 4
 ROWS = {
-    "the experiment fails": Row("engine " * 9, experiments=1, stops=True),
-    "it succeeds": Row("engine " * 9, experiments=2, stops=False, fault=None),
-    "not in a row": Row("engine engine late " * 3, experiments=0, stops=False),
-    "another kind": Row("registry " * 9, experiments=0, stops=False),
-    "files that cannot be read": Row("usage " * 9, experiments=0, stops=False),
+    "the experiment fails": Row("engine " * 9, 1, stops=True, said=f"{FAILS}docker cannot do it"),
+    "it succeeds": Row(
+        "engine " * 9, 2, fault=None, said="many engine errors, but the control experiment succeeds"
+    ),
+    "not in a row": Row("engine engine late " * 3),
+    "few errors of registries": Row("registry:quay.io " * 9),
+    "not in a row either": Row(("registry:quay.io " * 9 + "passed ") * 2),
+    "files that cannot be read": Row("usage " * 12),
+    "no control image of the registry": Row(
+        NIGHT * 2,
+        pulled="quay.io",
+        stops=True,
+        said=f"{FAILS}registry quay.io: docker cannot do it",
+    ),
+    "the control image of the registry": Row(
+        NIGHT, pulled="quay.io", fault=None, said="many registry errors, but the control experiment"
+    ),
+    "no registry is named": Row("registry " * 20, 1, stops=True, said=FAILS),
 }
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_engine_errors_in_a_row_stop_the_run_only_if_the_control_experiment_fails(stub, name):
+def test_errors_in_a_row_stop_the_run_only_if_an_experiment_fails(stub, name):
     row = ROWS[name]
     words = row.words.split()
-    tree({f"m/{number}": word for number, word in enumerate(words)})
+    tree({f"m/{number:02}": word for number, word in enumerate(words)})
     stub.fault = row.fault
 
     code, out, _ = run("--parallel", "1", "--no-repeat")
 
-    assert (len(stub.calls) < 6) is row.stops, "a few more than 3 have been submitted"
-    assert ("stopped: the control experiment fails, too: docker cannot " in out) is row.stops
+    assert (len(stub.calls) < len(words)) is row.stops
+    assert FAILS in out if row.stops else FAILS not in out
+    assert row.said in out
     assert stub.experiments >= row.experiments if row.experiments else stub.experiments == 0
+    assert set(stub.pulled) == set(filter(None, [row.pulled]))
     assert code == 1
+
+
+@contextlib.contextmanager
+def cluster(engines, seed):
+    """Play the workers of a cluster, which choose tasks at random; `engines`: whether by address.
+
+    Yield the function that replaces threads().
+    """
+    choose = random.Random(seed).choice
+    shared = ea.Shared(1)
+
+    def submit(call, options, addresses):
+        address = choose(sorted(addresses or engines))
+        future = futures.Future()
+        lost = ea.Outcome(None, de.ENGINE, f"{address} has no engine")
+        outcome = call(options, shared) if engines[address] else lost
+        future.set_result(outcome._replace(worker=address))
+        return future
+
+    workers = ea.Workers(submit, lambda: dict.fromkeys(engines, 1), list)
+    with mock.patch.object(ea, "threads", return_value=contextlib.nullcontext(workers)):
+        yield
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_what_fails_on_a_worker_without_an_engine_is_done_by_another_one(stub, names, seed):
+    """The first one has an engine."""
+    tree({f"m/{number}": "" for number in range(20)})
+
+    with cluster({name: name == "a" for name in names}, seed):
+        code, out, _ = run("--no-repeat")
+
+    assert (code, list(scores().values())) == (0, [1] * 20), out
+
+
+def test_cluster_without_any_engine_stops_the_run(stub):
+    tree({f"m/{number}": "" for number in range(20)})
+
+    with cluster({"a": False, "b": False}, 0):
+        code, out, _ = run("--no-repeat")
+
+    assert re.search(f"{FAILS}[ab] has no engine", out)
+    assert (code, scores()) == (1, {})
 
 
 def test_crashes_in_a_row_stop_the_run(stub):
@@ -631,17 +826,19 @@ def test_trouble_with_the_screen_changes_nothing_under_nohup(fake, screen):
     assert code == 0
 
 
-def test_screen_shows_suspicious_zeros_by_kind_and_the_time_left_over_both_rounds(
+def test_screen_shows_what_is_suspicious_by_kind_and_the_time_left_over_both_rounds(
     stub, monkeypatch
 ):
-    tree({"m/a": "build:network", "m/b": "build:disk", "n/a": "build:network", "n/b": ""})
+    tree({"m/a": "build:network", "m/b": "build:disk", "n/a": "failed:network", "n/b": ""})
+    tree({"o/a": "fetched:gone", "o/b": "fetched:network", "o/c": "heard:network"})
     clock = itertools.count(10**6, step=10)
     monkeypatch.setattr(ea, "time", SimpleNamespace(monotonic=clock.__next__))
 
     out = run("--parallel", "1")[1]
 
-    assert re.search(r"suspicious.*network.*: 'm/a', 'n/a'\n", out)
-    assert re.search(r"\[4/4\] .*, 0:\d\d:\d+ left", out)
+    for kind, names in (("network", "'m/a', 'n/a', 'o/b'"), ("disk", "'m/b'"), ("gone", "'o/a'")):
+        assert f"suspicious failures ({kind}), please check: {names}\n" in out
+    assert re.search(r"\[7/7\] .*, 0:\d\d:\d+ left", out)
     assert "suspicious failures (network)" in run()[1]  # also of reports that are already there
 
 

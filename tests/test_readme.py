@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from batch import scores, tree
 from cases import run_command
-from conftest import PROJECT, error_of, make_report, outcome, schema
+from conftest import PROJECT, error_of, outcome, schema
 from engine import census
 
 import DockerfileEvaluator as de
@@ -87,10 +87,10 @@ SHARD_BOARD = ARTIFACTS.command("leaderboard.py")
 SCHEDULER = ARTIFACTS.command("dask scheduler")  # test_dask.py runs these three
 WORKER = ARTIFACTS.command("dask worker")
 DASK = ARTIFACTS.command("--dask")
-FORGET = ARTIFACTS.command("grep -rl")
+AGAIN = ARTIFACTS.command("--again")
 PRUNE = ARTIFACTS.command("docker builder prune")
 TAKE_OUT_ALL = ARTIFACTS.command("awk -f")
-HIDDEN = ARTIFACTS.command("--volume=")
+HIDDEN = ARTIFACTS.command("--mount=")
 FRONTEND = ARTIFACTS.command("BUILDKIT_SYNTAX")
 CACHE = ARTIFACTS.command("http_proxy")
 CI_STEP = ARTIFACTS.command("--junit")
@@ -467,16 +467,17 @@ def test_first_session_is_what_is_printed():
     assert re.sub(varies, "", printed).splitlines() == re.sub(varies, "", shown).splitlines()
 
 
-def test_reports_are_deleted_whose_reference_failed_too(dockerfile, rubric):
-    os.mkdir("reports")
-    inputs = de.checked(de.Options(dockerfile("FROM x"), "r", rubric(run_command("true"))))
-    for name, suspect in (("a", "reference"), ("b", "network"), ("c", None)):
-        report = make_report("build", inputs, suspect=suspect)
-        Path(f"reports/{name}.json").write_text(de.as_json(report))
+def test_what_is_suspicious_is_evaluated_again(fake, own_folder):
+    tree({"gpt-5/express": "FROM x\nRUN exit 1", "gpt-5/flask": "FROM x\nRUN exit 2"})
+    run_clone(ALL)
+    file = Path("reports/gpt-5/flask.json")
+    content = json.loads(file.read_text())
+    content["error"]["suspect"] = "reference"
+    file.write_text(de.as_json(content))
 
-    assert run(FORGET).returncode == 0
+    printed = run_clone(AGAIN).stdout
 
-    assert sorted(os.listdir("reports")) == ["b.json", "c.json"]
+    assert re.findall(r"^\[.*?: ", printed, re.MULTILINE) == ["[1/1] gpt-5/flask: "]
 
 
 @pytest.mark.no_podman

@@ -129,7 +129,8 @@ def test_schema_requires_every_field_and_knows_no_other():
     for part in (report, report["$defs"]["result"], *parts):
         optional = set(part["properties"]) - set(part["required"])
 
-        assert optional <= {"repeated", "is_second_try", "other_attempt"}  # of evaluate_all.py
+        of_evaluate_all = {"repeated", "is_second_try", "other_attempt", "parallel"}
+        assert optional <= of_evaluate_all
         assert part["additionalProperties"] is False
 
 
