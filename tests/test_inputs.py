@@ -247,7 +247,7 @@ def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
 
 def test_keywords_of_evaluate_are_the_options_of_an_evaluation_with_their_defaults():
     defaults = dict(de.Options._field_defaults)
-    for name in ("rubric", "output", "tests"):
+    for name in ("rubric", "output", "tests", "image"):
         del defaults[name]
 
     assert de.evaluate.__kwdefaults__ == defaults
