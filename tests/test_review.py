@@ -22,6 +22,14 @@ def of_type(test_type, **params):
     return {"type": test_type, "params": params}
 
 
+def counts(expression, of=20, **params):
+    return of_type("run_command", command="make check", count=expression, of=of, **params)
+
+
+def responds(port=8080, **params):
+    return {"type": "http_responds", "service": port, "params": params}
+
+
 def run_by_bash(command):
     return of_type("run_command", command=command, shell="/bin/bash")
 
@@ -72,10 +80,25 @@ WARNED = {
     ],
     "carriage-return": ["make\r\n", run_by_bash("make\r"), files_exist("bin/x\r")],
     "short-needle": [
-        output_contains("java -version", "17.0.", "8"),
-        of_type("file_contains", path="x", contains=["22"]),
+        output_contains("java -version", "version", "8"),
+        of_type("file_contains", path="x", contains=["ok"]),
         output_contains("make check", "0 failed"),
+    ],
+    "advice": [
+        output_contains("java -version", "11", "17", "21"),
+        output_contains("python3 --version", "Python 3.11"),
         of_type("file_contains", path="x", contains=["STANDARD 17"]),
+        output_contains("java -version", "17.0."),
+    ],
+    "counts-failures": [
+        counts(r"(\d+) tests"),
+        counts(r"Ran (\d+)"),
+        counts(r"(\d+) total"),
+        counts(r"Tests run: (\d+)"),
+        counts("test_"),
+        counts("ok "),
+        counts(r"(\d+) examples"),
+        counts("tests passed"),
     ],
     "literal-path": [
         of_type("command_exists", name="~/bin/x"),
@@ -142,6 +165,11 @@ ACCEPTED = [
     of_type("run_command", command="a=(1 2", shell="/bin/zsh"),
     output_contains("echo $NOSUCH", "UTF-8\n"),
     of_type("output_contains", command="a || true", contains=[" 17.0."], exit_code="any"),
+    counts(r"(\d+) passed"),
+    counts("^--- PASS", exit_code="any"),
+    counts("ok$", exit_code=None),
+    responds(path="/~me/*", contains=["ok", "42"]),
+    {**run_command("curl localhost:8080"), "service": 8080},
     run_by_bash("[[ -f x ]]"),
     run_by_bash("set -o pipefail; app | head"),
     "bash -c 'source x && [[ -f y ]]'",
@@ -167,6 +195,10 @@ def rules(test):
     return [rule for _, rule, _ in review.lint(rubric.tests, shfmt)]
 
 
+def read_tests(*tests):
+    return review.de.read_rubric(json.dumps({"tests": tests}).encode(), "rubric").tests
+
+
 @pytest.mark.parametrize(
     ("rule", "test"), [(rule, test) for rule, tests in WARNED.items() for test in tests], ids=str
 )
@@ -177,6 +209,22 @@ def test_rule_warns_once(rule, test):
 @pytest.mark.parametrize("test", [*MAY_FAIL, *ACCEPTED], ids=str)
 def test_lint_is_silent_about_what_it_cannot_know(test):
     assert rules(test) == []
+
+
+def test_other_tests_of_a_service_are_advised_to_require_the_first():
+    tests = read_tests(
+        run_command("make"),
+        {**run_command("true"), "service": True},
+        {**responds(), "id": "first"},
+        {**responds(), "id": "second", "requires": ["first"]},
+        {**responds(), "requires": ["second"]},
+        {**responds(), "id": "lonely"},
+    )
+
+    problems = [problem for problem in review.lint(tests, None) if problem[1] == review.ADVICE]
+
+    assert [at for at, _, _ in problems] == [5]
+    assert "require 'first'" in problems[0][2]
 
 
 @pytest.mark.parametrize("command", [*CANNOT_FAIL, *MAY_FAIL])
@@ -274,15 +322,80 @@ def test_rubric_that_measures_nothing_is_named(command, solution, measures, rubr
         (run_command("true"), True),
         (of_type("run_command", command=": {a}", draw=DRAW), False),
         (of_type("commands_exist", names=["sh"]), False),
+        (responds(), True),
     ],
-    ids=["command", "draws already", "no command"],
+    ids=["command", "draws already", "no command", "http"],
 )
 def test_draw_is_advised_where_it_can_be_used(test, has_advice, rubric):
-    tests = review.de.read_rubric(json.dumps({"tests": [test]}).encode(), "rubric").tests
-
-    (problem,) = review.judge(tests, {"faked": [[]]}, 1)
+    (problem,) = review.judge(read_tests(test), {"faked": [review.Measured(1, [])]}, 1)
 
     assert problem[2].endswith("use draw") == has_advice
+
+
+def test_only_what_the_solution_earns_beyond_the_others_counts():
+    tests = read_tests({**counts("ok"), "score": 4}, {**counts("ok"), "score": 2})
+    measured = {
+        "bare": [review.Measured(1, ["5 of 20"]), review.Measured(2, [])],
+        "faked": [review.Measured(0.5, ["2 of 20"]), review.Measured(0, ["0 of 20"])],
+        "solution": [review.Measured(3.5, ["19 of 20"]), review.Measured(1.5, ["15 of 20"])],
+    }
+
+    problems = list(review.judge(tests, measured, 1))
+
+    assert review.earned(tests, measured) == 2.5
+    assert review.points_line(tests, measured) == (
+        "bare 3 (50.0%), faked 0.5 (8.3%), solution 5 (83.3%), "
+        "points only the solution earns: 2.5 of 6"
+    )
+    assert [(at, name, text.partition(" on ")[0]) for at, name, text in problems] == [
+        (0, "bare", "earns 1 of 4 points"),
+        (0, "solution", "failed 1 of 1 times: 19 of 20"),
+        (1, "bare", "passes"),
+        (1, "solution", "failed 1 of 1 times: 15 of 20"),
+    ]
+
+
+@pytest.mark.usefixtures("fake")
+def test_fewest_points_of_several_evaluations_count(rubric):
+    Path("Dockerfile").write_text("FROM x\n")
+    more = {**counts("x", of=4), "score": 4}  # one line more each time: 1, 2, then the solution's
+    more["params"]["command"] = "echo x >>runs; cat runs"
+
+    out = run(rubric(more), "--base=x", "--solution=Dockerfile", "--repeat=2")[1]
+
+    assert "bare 1 (25.0%), faked 2 (50.0%), solution 3 (75.0%)" in out
+    assert "solution earns: 1 of 4" in out
+
+
+COUNTED = {
+    r"(\d+) passed": 9,
+    r" \.\.\. ok$": 1,
+    r"^(?:#|✔) pass (\d+)": 9,
+    "<testcase [^>]*/>": 1,
+    r"[✓✔] \w+ \(\d{1,3} ms\)": 1,
+    r"^(?!not )ok \d+": 1,
+    r"PASSED tests/x\.py::test_(?:a|b)\b": 1,
+    r"(?i)pass|ok(?: +\d*)?": 1,
+    r"x{3}": 1,
+    r"\[PASS\]\s+\S+\.t": 1,
+    r"(?<=✓ )\w+": 1,
+}
+
+
+@pytest.mark.parametrize(("expression", "number"), COUNTED.items())
+def test_line_that_an_expression_counts_is_made(expression, number):
+    (test,) = read_tests(counts(expression))
+
+    lines = review.counted_lines(test.check)
+
+    assert len(lines) == 20
+    assert review.number_counted(test.check, lines[0]) == number
+
+
+def test_lines_for_a_count_are_bounded():
+    (test,) = read_tests(counts("ok", of=10**9))
+
+    assert len(review.counted_lines(test.check)) == review.MAX_LINES
 
 
 @pytest.mark.parametrize(
@@ -393,6 +506,28 @@ FAILED_BY_STUBS = [
     run_command("test $(x -s) -gt 5"),
     files_exist("/proc/1/x"),
 ]
+
+
+SERVED = [
+    responds(path="/health", contains=["healthy", "nosuch"], match="all"),
+    responds(path="/nosuch", status=404),
+    {**output_contains("curl localhost:9090", "some words"), "service": 9090},
+    {**run_command("app --check"), "service": True},
+    counts(r"(\d+) passed", of=500, exit_code=0),
+]
+NOT_SERVED = [responds(path="/{a}", contains=["is {a*7}"], draw=DRAW)]
+
+
+@pytest.mark.parametrize("base", ["debian:bookworm-slim", "busybox:stable"])
+def test_faked_image_serves_and_prints_what_is_counted(clean_engine, rubric, base):
+    """With perl, and with busybox's nc."""
+    path = rubric(*SERVED, *({**test, "timeout": 4} for test in NOT_SERVED))
+
+    out = run(path, "--base", base)[1]
+
+    free = re.findall(r"(?:bare|faked): tests\[(\d+)\]", out)
+    assert list(map(int, free)) == list(range(len(SERVED)))
+    assert "bare 0 (0.0%), faked 5 (83.3%)" in out
 
 
 def test_faked_image_has_stubs_of_names_and_strings(clean_engine, rubric):
