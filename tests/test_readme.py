@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from batch import scores, tree
 from cases import run_command
-from conftest import PROJECT, error_of, outcome, schema
+from conftest import PROJECT, error_of, make_report, outcome, schema
 from engine import census
 
 import DockerfileEvaluator as de
