@@ -106,6 +106,7 @@ RUN_CODES = {
         "Step 1/1 : RUN a\nThe command '/bin/sh -c a' returned a non-zero code: 3\n": 3,
         "Step 1/1 : RUN a\na returned a non-zero code: 3\nSee 'docker build --help'\n": 3,
         "Step 1/1 : RUN a\nThe command 'a\nSee 'x' returned a non-zero code: 3\n": 3,
+        f"Step 1/1 : RUN a\nThe command '{'a' * 10**6}' returned a non-zero code: 3\n": 3,
         "Step 1/1 : COPY a /\na returned a non-zero code: 3: b\n": None,
     },
     "buildah": {
@@ -218,6 +219,10 @@ def test_log_says_dockers_error():
 WORDS = {  # a log in which a name has newlines, and the beginning of docker's words
     "Step 1/1 : COPY a /\nCOPY failed: stat a\nerror during connect: EOF: no such file\n": "COPY failed",
     "Step 1/1 : COPY a /\nError response from daemon: stat a\nunexpected EOF: no\n": "stat a",
+    "Step 1/1 : RUN true\n ---> Running in 1d\nOCI runtime create failed: stat a\nunexpected EOF: no\n": (
+        "OCI runtime"
+    ),
+    "Step 1/1 : COPY a /\nCOPY failed: stat " + "unexpected EOF\n" * 200 + ": no\n": "COPY failed",
     '#5 [2/2] COPY a /\n#5 ERROR: "/a\nshort read: ": not found\n------\nshort read: ": no\n': '"/a',
     "STEP 1/1: COPY a /\nwarning\nError: building at STEP\n": "building at STEP",
 }

@@ -227,11 +227,11 @@ OF_BUILDERS = {
     "legacy lost": [
         (
             "error during connect: Post http://%2Fdocker.sock/v1.41/build: EOF",
-            'mkdir "/error during connect"',
+            "error during connect: EOF: no such file or directory: unknown",
         ),
         (
-            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.",
-            "mkdir /Cannot connect to the Docker",
+            "Cannot connect to the Docker daemon at unix:///x.sock. Is the docker daemon running?",
+            "Cannot connect to the Docker daemon: no such file or directory",
         ),
         ("unexpected EOF", "COPY failed: unexpected EOF"),
     ],
