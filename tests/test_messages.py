@@ -237,7 +237,6 @@ OF_BUILDERS = {
     ],
     "legacy maybe_new": [
         ("FROM --platform=$BUILDPLATFORM x", "FROM --platform=$BUILDPLATFROM x"),
-        ("COPY <<EOF /a", "RUN test $((1<<2)) = 4"),
     ],
     "buildah step": [("[1/2] STEP 2/3: RUN a", "a STEP 2/3: RUN a")],
     "buildah run_failed": [
