@@ -200,6 +200,13 @@ SYNTAX = {
     "unpack": Syntax("ADD --unpack a /", "Unknown flag: unpack", "--unpack"),
     "an invented flag": Syntax("COPY --invented a /", "Unknown flag: invented"),
     "on the wrong instruction": Syntax("RUN --link a", LINK),
+    "also on the wrong instruction": Syntax(
+        "COPY --link a /\nRUN --link a", "dockerfile parse error on line 3: unknown flag: --link"
+    ),
+    "below a comment": Syntax(
+        "# `a`\nCOPY --link a /", "dockerfile parse error line 3: Unknown flag: link", "--link"
+    ),
+    "in capitals": Syntax("COPY --LINK a /", "dockerfile parse error line 2: Unknown flag: LINK"),
     "only its word": Syntax("RUN echo --link", LINK),
     "a mistake elsewhere": Syntax('WORKDIR "/w/unknown flag: link"', "mkdir /w/unknown flag: link"),
     "a here-document": Syntax("RUN <<E\necho a\nE", HERE.format(3), maybe="here-documents"),
@@ -272,6 +279,37 @@ def test_legacy_builder_may_be_too_old_for_a_step():
         assert not de.maybe_new_syntax(build._replace(builder=de.BUILDERS["buildkit"]), "")
 
     assert found == NEW_STEPS
+
+
+DROPPED = {  # lines of a Dockerfile, of which a later RUN fails
+    "RUN <<E\ntouch /a\nE": "here-documents",
+    "RUN exit 3 # <<E": "",
+}
+
+
+def test_legacy_builder_executes_only_the_first_line_of_a_here_document():
+    assert {lines: de.maybe_new_syntax(RUN_FAILED, lines) for lines in DROPPED} == DROPPED
+    buildkit = RUN_FAILED._replace(builder=de.BUILDERS["buildkit"])
+    assert not any(de.maybe_new_syntax(buildkit, lines) for lines in DROPPED)
+
+
+STAGES = {  # The engine of docker 20.10 ends if no line but ARGs is there.
+    "FROM x": True,
+    "ARG A=`a`\n\n# b\n  from ${A}": True,
+    "\ufeffFROM x": True,
+    "# escape=`\n# syntax=a/b\nfeed": True,
+    "ARG A=b": False,
+    "# FROM x\nARG A": False,
+    "ARG A=b \\\nFROM x": False,
+    "ARG A=b \\ \r\n\n# c\nFROM x": False,
+    "# escape=`\nARG A=b `\nFROM x": False,
+    "ARG A=syntax=b": False,
+    "ARG A\n# syntax=a/b": False,
+}
+
+
+def test_dockerfile_without_a_stage_is_not_built():
+    assert {lines: de.may_have_stage(f"{lines}\n") for lines in STAGES} == STAGES
 
 
 REGISTRIES = {

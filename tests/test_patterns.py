@@ -110,7 +110,8 @@ def test_pattern_is_linear(name):
 
 def read_dockerfile(text):
     de.here_document_lines(text)
-    de.has_new_flag(text, "link")
+    de.takes_new_flag(text, "link")
+    de.may_have_stage(text)
     de.build_hint(de.Build(1), de.Options("", ""), text)
 
 
@@ -129,7 +130,7 @@ def read_log(text):
             de.judge_image(de.Step(de.IMAGE, text, text[:1000]), failed, "x", is_offline=False)
             de.is_engine_trouble(failed)
             de.blames_dockerfile(failed)
-        de.run_exit_code(builder, [text])
+            de.run_exit_code(builder, [text])
 
 
 def read_output(text):
