@@ -663,6 +663,8 @@ the user of a run option is only in the image -> build, control: build
     options: {"run_options": ["-uapp"]}
 the context is refused -> build, control COPY, control, control COPY: usage
     faults: build stderr='error checking context'; 'control COPY' given=CONTEXT
+podman finds no network -> build, control: engine
+    faults: build stdout='STEP 1/1: RUN a\n' stderr='Error: building at STEP "RUN a": setup network: x: network not found'
 docker has trouble with its store -> build, control: engine
     faults: build stderr='short read: expected 89 bytes but got 17: unexpected EOF'
 # The time limit

@@ -24,6 +24,10 @@ SAMPLES = {
             "RUN resolving step ",
         ),
         (
+            'Syntax error - can\'t find = in "B". Must be of the form: name=value',
+            'mkdir "/w/Syntax error - "',
+        ),
+        (
             'building at STEP "FOO ": Build error: Unknown instruction: "FOO"',
             'building at STEP "COPY a: Build error: Unknown instruction": x',
         ),
@@ -181,6 +185,10 @@ SAMPLES = {
             "failed to create task for container",
         ),
         ("failed to add the host (veth1) <=> sandbox (veth2) pair interfaces", "failed to add x"),
+        (
+            'building at STEP "RUN true": setup network: unable to find network with name or ID x: network not found',
+            'building at STEP "RUN a: setup network: ": while running runtime: exit status 1',
+        ),
         ("content digest sha256:1d: not found", "mkdir /content digest sha256:"),
         ("parent snapshot sha256:1d does not exist: not found", "mkdir /parent snapshot sha256:"),
         ("lease does not exist: not found", "mkdir /lease does not exist"),
