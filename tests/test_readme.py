@@ -7,7 +7,6 @@ test_each_command_is_run() fails for a command that no test has taken.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -19,13 +18,14 @@ from batch import scores, tree
 from cases import run_command
 from conftest import PROJECT, error_of, make_report, outcome, schema
 from engine import census
+from test_injection import INTERRUPTS, MODES, SCENARIOS
 
 import DockerfileEvaluator as de
 
 FOLDERS = ("", "artifacts", "rubrics", "reports", "tests")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SESSION = re.compile(r"^\$ (.*)\n((?:[^$].*\n|\n)*)", re.MULTILINE)
-NAMES = r"python3|tests/|dask|while|for|awk|grep|npx|every_eval_ever|reward=|\.venv/"
+NAMES = r"python3|git|tests/|dask|while|for|awk|grep|npx|every_eval_ever|reward=|\.venv/"
 PROGRAM = rf"(?:cd \S+ && )?(?:[A-Z_]+=\S+ )*(?:{NAMES})"
 COMMAND = re.compile(
     rf"^    ({PROGRAM}.*)$"  # an indented line
@@ -61,26 +61,23 @@ class Page:
 MAIN, ARTIFACTS, RUBRICS, REPORTS, TESTS = PAGES = [Page(folder) for folder in FOLDERS]
 
 # Of the main page
-MAIN.command("cd artifacts/tree")  # the fixture `example_tree`
-FIRST = MAIN.command("birch/Dockerfile.slug")
+CLONE = MAIN.command("git clone")
 QUICK_START = MAIN.command("--dockerfile artifacts/example.dockerfile")
-SHELL = MAIN.command("tests/with-engine")
-OWN = MAIN.command("answers/gpt-5.dockerfile --repo express")
-TAKE_OUT = MAIN.command("awk")
-KEEP = MAIN.command("--keep-image")
-ONE_TEST = MAIN.command("--test compiles")
-CHECK = MAIN.command("--check")
-REVIEW = MAIN.command("review.py")
+RUN_TESTS = MAIN.command("^tests/run$")
+OWN = MAIN.command("--repo express")
 BENCHMARK = MAIN.command("evaluate_all.py")
 BOARD = MAIN.command("leaderboard.py")
-RUBRIC = MAIN.examples("json", '"java -version"')
-WEAK = MAIN.examples("json", "Hello, World!")
-DRAW = MAIN.examples("json", "draw")
-WITH_DRAW = f'{{"tests": [{DRAW}]}}'
+RUBRIC = MAIN.examples("json")
+PRINTED = MAIN.examples("")
+LAYOUT = re.findall(r"^    (\S+)   .*$", MAIN.text, re.MULTILINE)
 # Of the page of many Dockerfiles
 LIST = ARTIFACTS.command("--list")
 ALL = ARTIFACTS.command("evaluate_all.py$")
-TREE = ARTIFACTS.command("cd artifacts/tree")
+TREE = ARTIFACTS.command("cd artifacts/tree.* --reference")
+TWO_REPOSITORIES = ARTIFACTS.command("--repo express --repo flask")
+ONE = ARTIFACTS.command("Dockerfile.slug")
+KEEP = ARTIFACTS.command("--keep-image")
+ONE_TEST = ARTIFACTS.command("--test compiles")
 OVERLAY = ARTIFACTS.command("--overlay")
 SHARDS = [ARTIFACTS.command(f"--shard {part}/2") for part in (1, 2)]
 SHARD_BOARD = ARTIFACTS.command("leaderboard.py")
@@ -89,13 +86,13 @@ WORKER = ARTIFACTS.command("dask worker")
 DASK = ARTIFACTS.command("--dask")
 AGAIN = ARTIFACTS.command("--again")
 PRUNE = ARTIFACTS.command("docker builder prune")
-TAKE_OUT_ALL = ARTIFACTS.command("awk -f")
 HIDDEN = ARTIFACTS.command("--mount=")
 FRONTEND = ARTIFACTS.command("BUILDKIT_SYNTAX")
 CACHE = ARTIFACTS.command("http_proxy")
 CI_STEP = ARTIFACTS.command("--junit")
 PROXIES = ARTIFACTS.examples("json")
-HARNESS = ARTIFACTS.examples("python")
+HARNESS = ARTIFACTS.examples("python", "def reward")
+TAKE_OUT = ARTIFACTS.examples("python", "FENCED")
 # Of the others
 LINT = RUBRICS.command(r"review.py rubrics/\*.json$")
 MEASURE = RUBRICS.command("--repeat 3")
@@ -105,6 +102,11 @@ EXPORT = REPORTS.command("--eee")
 VALIDATE = REPORTS.command("every_eval_ever validate")
 REWARD = REPORTS.command("jq -e")
 CTRF = REPORTS.command("npx junit-to-ctrf")
+CHECK = RUBRICS.command("--check")
+REVIEW = RUBRICS.command("review.py rubric.json")
+WEAK = RUBRICS.examples("json", "Hello, World!")
+DRAW = RUBRICS.examples("json", "draw")
+WITH_DRAW = f'{{"tests": [{DRAW}]}}'
 EXCERPT = REPORTS.examples("json")
 PYTEST = [TESTS.command(word) for word in ("-k limit", "test_hostile", "--collect-only")]
 PICTURE = TESTS.command("tests/picture")
@@ -129,7 +131,7 @@ def checkout(tmp_path, monkeypatch):
     folder = tmp_path / "checkout"
     folder.mkdir()
     files = "DockerfileEvaluator.py artifacts rubrics reports/leaderboard.py reports/page.html"
-    run(f"cd {PROJECT} && cp -r --parents {files} {folder}")
+    run(f"cd {PROJECT} && cp -r --parents {files} tests/with-engine {folder}")
     monkeypatch.chdir(folder)
 
 
@@ -197,14 +199,16 @@ def test_links_lead_to_something(page):
         assert not anchor or anchor in anchors((page.path.parent / target).read_text())
 
 
-def test_version_to_cite_is_this_one():
-    assert re.findall(r"version = \{(.*?)\}", MAIN.text) == [de.__version__]
-
-
 def test_table_has_each_kind_of_error():
     kinds = schema("report").schema["properties"]["error"]["properties"]["kind"]["enum"]
 
-    assert re.findall(r"^\| `(\w+)` \| (?:0|none) \|", MAIN.text, re.MULTILINE) == kinds
+    assert re.findall(r"^\| `(\w+)` \| (?:0|none) \|", REPORTS.text, re.MULTILINE) == kinds
+
+
+def test_claim_is_what_test_injection_does():
+    numbers = re.findall(r"of (\d+) evaluations fail in (\d+) ways", MAIN.text)
+
+    assert numbers == [(str(len(SCENARIOS)), str(len([*MODES, *INTERRUPTS])))]
 
 
 @pytest.mark.parametrize("text", [RUBRIC, WEAK, WITH_DRAW], ids=["test", "weak", "draw"])
@@ -246,34 +250,43 @@ def test_program_is_run_before_a_release(command):
 ANSWERS = {
     "fence": ("Sure!\n```dockerfile\nFROM x\nRUN make\n```\nDone.\n", "FROM x\nRUN make\n"),
     "indented fence": ("1. So:\n   ```\n   FROM x\n   ```\n", "   FROM x\n"),
-    "other blocks": ("```sh\nls\n```\nThen:\n```\nFROM x\n```\n```\nFROM y\n```\n", "FROM x\n"),
-    "no end": ("Sure!\n```Dockerfile\n# syntax=y\nFROM x\n", "# syntax=y\nFROM x\n"),
+    "other blocks": ("```sh\nls\n```\nThen:\n```\nFROM x\n```\n```\nFROM y\n```\n", "FROM y\n"),
+    "other block last": ("```\nFROM x\n```\n```sh\ndocker build .\n```\n", "FROM x\n"),
+    "tildes, lower case": ("~~~\nfrom x\n```\n~~~\n", "from x\n```\n"),
+    "no end": ("Sure!\n```Dockerfile\n# syntax=y\nFROM x", "# syntax=y\nFROM x\n"),
     "no fence": ("ARG V=1\nFROM x:$V\n", "ARG V=1\nFROM x:$V\n"),
+    "no Dockerfile": ("I cannot\n```sh\nls\n```\n", ""),
     "nothing": ("", ""),
 }
 
 
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS.values(), ids=ANSWERS)
 def test_dockerfile_is_taken_out_of_an_answer(answer, expected):
-    Path("answers").mkdir()
-    Path("answer.md").write_text(answer)
+    Path("answers/gpt-5").mkdir(parents=True)
+    Path("answers/gpt-5/express.md").write_text(answer)
+    Path("answers.jsonl").write_text(
+        json.dumps({"model": "gamma", "repo": "flask", "answer": answer}) + "\n"
+    )
 
-    run(TAKE_OUT)
+    exec(TAKE_OUT, {})
 
-    assert Path("answers/gpt-5.dockerfile").read_text() == expected
+    for file in ("gpt-5/express", "gamma/flask"):
+        assert Path(f"artifacts/{file}.dockerfile").read_text() == expected
 
 
-def test_dockerfiles_are_taken_out_of_all_answers():
-    Path("dockerfile.awk").write_text(re.findall("awk '(.*)'", TAKE_OUT)[0])
-    for model in ("gpt-5", "gamma"):
-        Path("answers", model).mkdir(parents=True)
-        Path("answers", model, "express.md").write_text("```\nFROM x\n```\n")
-    Path("answers/gamma/flask.md").touch()
+@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone")
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_project_is_cloned():
+    assert (
+        run(CLONE.replace("ADDRESS", f"--quiet {PROJECT}") + " && test -e README.md").returncode
+        == 0
+    )
 
-    run(TAKE_OUT_ALL)
 
-    assert Path("artifacts/gpt-5/express.dockerfile").read_text() == "FROM x\n"
-    assert sorted(os.listdir("artifacts/gamma")) == ["express.dockerfile", "flask.dockerfile"]
+def test_program_that_runs_the_tests_is_there():
+    done = subprocess.run([str(PROJECT / RUN_TESTS), "nothing"], stderr=subprocess.PIPE, text=True)
+
+    assert done.stderr == "usage: tests/run [quick | all]\n"
 
 
 @pytest.mark.usefixtures("checkout")
@@ -293,15 +306,10 @@ def test_whole_benchmark_is_measured():
 
 
 @pytest.mark.usefixtures("fake", "checkout")
-def test_own_dockerfile_is_scored():
-    """With the folders of a user."""
-    run("mkdir -p answers checkouts/express")
-    run("cp artifacts/example.dockerfile answers/gpt-5.dockerfile")
-    run("cp rubrics/example.json rubrics/express.json")
+def test_one_dockerfile_is_scored():
+    run(ONE)
 
-    run(OWN)
-
-    assert written() == ["reports/gpt-5/express.json"]
+    assert written() == ["reports/slug.json"]
 
 
 @pytest.mark.long("evaluates a benchmark")
@@ -395,14 +403,16 @@ def test_harness_gets_a_reward(fake, tmp_path, dockerfile, faults, expected):
     assert reward == expected
 
 
-@pytest.mark.usefixtures("benchmark")
-def test_benchmark_is_listed():
-    assert "gpt-5: 2 Dockerfiles, 0 already scored\n" in run(LIST).stdout
+@pytest.mark.usefixtures("checkout")
+def test_example_is_listed():
+    assert "birch: 3 Dockerfiles, 0 already scored\n" in run(LIST).stdout
 
 
 @pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("benchmark")
-@pytest.mark.parametrize("command", [ALL, OVERLAY], ids=["all", "overlay"])
+@pytest.mark.parametrize(
+    "command", [ALL, OVERLAY, TWO_REPOSITORIES], ids=["all", "overlay", "two repositories"]
+)
 def test_benchmark_is_evaluated(command):
     run(command)
 
@@ -430,8 +440,11 @@ def test_shards_evaluate_their_part_and_the_reference_for_one_board():
 @pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("fake", "own_folder")
 def test_own_benchmark_is_scored_and_compared():
-    tree(dict.fromkeys(["gpt-5/express", "reference/express"], "FROM x"))
-    Path("checkouts/express").mkdir(parents=True)
+    for path in map(Path, LAYOUT):
+        (path if path.suffix == "" else path.parent).mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".dockerfile":
+            path.write_text("FROM x\n")
+    Path("rubrics/express.json").write_text(json.dumps({"tests": [run_command("true")]}))
 
     evaluated = run(BENCHMARK)
     board = run(BOARD)
@@ -442,11 +455,23 @@ def test_own_benchmark_is_scored_and_compared():
     assert "gpt-5" in Path("board.html").read_text()
 
 
+def board_of_the_picture():
+    """Return what is printed of the made-up reports, and the words of their page."""
+    program = PROJECT / PICTURE.split()[-1]
+    printed = run(f"PYTHONPATH={PROJECT} {sys.executable} {program} --words 2>&1").stdout
+    return printed.split("\f")
+
+
+@pytest.mark.long("evaluates a benchmark")
+def test_picture_has_the_words_of_the_page():
+    """Otherwise the picture is older than the program."""
+    assert board_of_the_picture()[1] == (PROJECT / "tests" / "picture.txt").read_text()
+
+
 @pytest.mark.long("evaluates a benchmark")
 def test_board_begins_with_what_is_printed():
-    """The reports are those of the picture, which cannot be made anew without a PATH."""
-    program = PROJECT / PICTURE.split()[-1]
-    printed = run(f"PATH= PYTHONPATH={PROJECT} {sys.executable} {program} 2>&1").stdout
+    """The reports are those of the picture."""
+    printed = board_of_the_picture()[0]
 
     assert RANKING == "python3 reports/leaderboard.py reports/"
     date = r"\d{4}-\d\d-\d\d"
@@ -455,16 +480,6 @@ def test_board_begins_with_what_is_printed():
 
 
 # Commands on an engine
-
-
-@pytest.mark.no_buildx  # which has other steps
-@pytest.mark.no_podman
-@pytest.mark.usefixtures("engine", "buildkit", "example_tree")
-def test_first_session_is_what_is_printed():
-    printed = run(FIRST).stdout
-
-    varies, shown = r"#\d+ |\d+\.\d s\)", MAIN.printed[FIRST]
-    assert re.sub(varies, "", printed).splitlines() == re.sub(varies, "", shown).splitlines()
 
 
 def test_what_is_suspicious_is_evaluated_again(fake, own_folder):
@@ -547,19 +562,31 @@ def test_quick_start_scores_the_example_in_full():
 
     done = run(QUICK_START)
 
-    assert done.stdout.splitlines()[-1] == "10 of 10 tests passed, score 23 of 23 (100.0%)"
-    assert "warning: " not in done.stdout
+    varies = r"\d+\.\d s|number \d+|party \d+|'\d+ hands"
+    printed = done.stdout[done.stdout.index("\npassed ") + 1 :]
+    assert re.sub(varies, "", printed) == re.sub(varies, "", PRINTED)
     assert written() == ["reports/example.json"]
     assert census() == before
 
 
-@pytest.mark.no_podman  # which has no server
-@pytest.mark.usefixtures("any_engine")
-def test_shell_has_an_engine():
-    done = run(f"{PROJECT}/{SHELL} -c 'docker version' 2>&1")
+SUITE = r"#!/bin/sh\necho 2 failed, 18 passed; exit 1\n"
 
-    assert done.returncode == 0
-    assert "Server" in done.stdout
+
+@pytest.mark.usefixtures("engine", "own_folder")
+def test_own_rubric_counts_a_suite_and_asks_a_service():
+    Path("rubrics").mkdir()
+    Path("rubrics/express.json").write_text(RUBRIC)
+    service = "RUN mkdir /www && echo ok >/www/health"
+    suite = f"RUN printf '{SUITE}' >/bin/pytest && chmod +x /bin/pytest"
+    lines = [BUSYBOX, service, suite, "CMD httpd -f -p 8080 -h /www"]
+    Path("Dockerfile").write_text("\n".join(lines))
+
+    printed = run(OWN).stdout
+
+    assert re.findall(r"^(\w+) +(\w+) +([\d.]+/\d+) ", printed, re.MULTILINE) == [
+        ("failed", "suite", "7.2/8"),
+        ("passed", "health", "2/2"),
+    ]
 
 
 @pytest.mark.usefixtures("networked_engine", "legacy", "example_tree")
@@ -569,7 +596,7 @@ def test_review_is_what_is_printed_and_only_the_solution_passes_with_draw():
     Path("rubric.json").write_text(WITH_DRAW)
     drawn = run(REVIEW).stdout
 
-    assert shown == MAIN.printed[REVIEW]
+    assert shown == RUBRICS.printed[REVIEW]
     assert "faked 0 (0.0%), solution 1 (100.0%), points only the solution earns: 1 of 1\n" in drawn
 
 
