@@ -408,3 +408,22 @@ def test_download_that_fails_in_a_build_that_succeeds_is_suspicious(
 
     assert report["build"]["suspect"] == "network"
     assert len([text for text in report["warnings"] if "resolve host: a.b" in text]) == warnings
+
+
+IGNORED = {
+    ("20.10.24", "COPY --chmod=+x a /"): True,
+    ("27.5.1", "ADD --chmod=$MODE a /"): True,
+    ("28.0.0", "COPY --chmod=+x a /"): False,
+    ("20.10.24", "COPY --chmod=755 a /"): False,
+    ("28.5.2", "RUN bash <<EOF\necho\nEOF"): True,
+}
+
+
+@pytest.mark.parametrize(("version", "lines"), IGNORED)
+def test_what_an_older_builder_ignores_is_a_warning(version, lines):
+    step = de.Step(de.INSTRUCTION, lines.partition("\n")[0])
+    build = de.Build(0, builder=de.BUILDERS["legacy"], steps=[step])
+
+    found = de.build_warnings(build, f"FROM x\n{lines}\n", {"docker_server": version})
+
+    assert bool(found) is IGNORED[version, lines]
