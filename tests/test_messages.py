@@ -181,9 +181,10 @@ SAMPLES = {
         ("failed to copy: httpReadSeeker: failed open", "failed to copy files: lstat ./a"),
         ("failed to extract layer sha256:1d: write /x", "failed to extract x"),
         (
-            "failed to set up container networking: failed to create endpoint x on network bridge",
+            "failed to set up container networking: network nosuch not found",
             "failed to create task for container",
         ),
+        ("failed to create endpoint x on network bridge: adding interface", "mkdir /failed to"),
         ("failed to add the host (veth1) <=> sandbox (veth2) pair interfaces", "failed to add x"),
         (
             'building at STEP "RUN true": setup network: unable to find network with name or ID x: network not found',
