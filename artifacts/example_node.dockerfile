@@ -11,6 +11,6 @@ WORKDIR /workspace
 COPY example_node/ .
 RUN chmod +x src/cli.js && ln -s /workspace/src/cli.js /usr/local/bin/json2csv
 
-# A service may well be the image's entry point; a test does not start it.
+# Only tests with the key `service` start it.
 EXPOSE 8080
 ENTRYPOINT ["node", "src/server.js"]
