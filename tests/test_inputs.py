@@ -121,6 +121,20 @@ def test_score_is_taken_for_the_same_inputs_a_failure_as_a_whole_for_the_same_li
     assert not de.is_report_for(report, options, "another")
 
 
+@pytest.mark.parametrize(("listens", "is_taken"), [(False, False), (True, True)])
+def test_service_that_did_not_listen_is_tried_again_with_another_limit(
+    fake, evaluate, options, listens, is_taken
+):
+    fake.set(listens=listens)
+    words = (["FROM x"], {**TRUE, "service": 8080}, {**TRUE, "requires": ["run_command_1"]})
+
+    evaluate(*words, output="report.json")
+    evaluate(*words, output="report.json", resume=True)
+    evaluate(*words, output="report.json", resume=True, start_timeout=9)
+
+    assert fake.count("build") == (1 if is_taken else 2)
+
+
 def test_other_inputs_are_evaluated_anew(fake, options):
     for image in "xyy":
         sh(f"echo FROM {image} >context/Dockerfile")
