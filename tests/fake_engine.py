@@ -62,6 +62,7 @@ SETTINGS: dict[str, Any] = {
     "shell": "/bin/sh",  # "" if the image has none; None: nothing runs, see Engine._pretend()
     "state": {},  # of a container, for `docker container inspect`
     "service": {},  # what differs in the state of a container that is detached
+    "own_command": "",  # why ENTRYPOINT and CMD cannot be started
     "listens": True,  # it does so on its port
     "log": "",  # what it has printed
     "faults": [],
@@ -576,6 +577,8 @@ class Engine:
         if program != "/bin/sh" or shell == "":
             reason = f"stat {program}: no such file or directory: unknown."
             raise DockerError(f'failed to create task: exec: "{program}": {reason}', 127)
+        if self.settings["own_command"] and "--entrypoint" not in call.options:
+            raise DockerError(self.settings["own_command"], 127)
         state.update(Running=True, StartedAt="2026")
         self.write_state(name, **state)
         if "--detach" in call.options:
@@ -597,7 +600,8 @@ class Engine:
             raise DockerError(f"container {name} is not running")
         if len(words) == 3:  # A test has arguments.
             return Reply(0 if self.settings["listens"] else None)
-        return self._execute([self.settings["shell"], *words[1:]])
+        shell = self.settings["shell"]
+        return self._execute([shell, *words[1:]]) if shell else self._pretend(words[1:])
 
     def _logs(self, _call):
         return Reply(stdout=self.settings["log"])

@@ -62,6 +62,7 @@ class Scenario(NamedTuple):
     tests: Sequence[Any] = TESTS
     retried: str = ""
     twice: Sequence[str] = ()
+    waits: Sequence[str] = ()  # commands that wait for what the image starts: their limit is final
     is_old: bool = False  # the builder
     has_shell: bool = True
     has_overlay: bool = False
@@ -76,6 +77,16 @@ SCENARIOS = {
     "no shell": Scenario("failed failed failed", has_shell=False),
     "no such image": Scenario("build", image="nosuch"),
     "an old builder": Scenario("usage", "COPY --link . /", is_old=True),
+    "services": Scenario(
+        "passed passed failed passed",
+        tests=[
+            run_command("true"),
+            run_command("true", service=8080),
+            run_command("exit 3", service=True),
+            run_command("true"),
+        ],
+        waits=["run", "exec"],
+    ),
     "an overlay": Scenario("passed passed passed", has_overlay=True),
     "a test is retried": Scenario(
         "passed", tests=[run_command("once")], retried="run", twice=["output cut"]
@@ -175,6 +186,7 @@ def failures_of(name, scenario, evaluate, new_engine, modes, number=None):
         found = evaluate(engine)
         problems = []
         is_twice = nth in retries[-1:] and mode in scenario.twice
+        is_twice |= command in scenario.waits and mode.startswith("hang")
         if not is_right(found, sound, number) and not is_twice:
             problems.append(f"{found.report['error'] or found.statuses}")
         if found.code != exit_code(found, number):

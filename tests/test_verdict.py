@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Mapping, NamedTuple
 
 import pytest
@@ -427,3 +429,191 @@ def test_output_without_end_ends_at_the_limit():
 
     assert deadline.has_passed
     assert size > de.CHUNK
+
+
+# Part of the points
+
+COUNTED = {  # the output, what is counted
+    "3 passed": 3,
+    "1 passed\n\n2 passed\n": 3,
+    "1 passed\r\x1b[32m12\x1b[0m passed\r\n": 12,
+    "9" * 400 + " passed": 0,
+    "٣ passed, ² passed": 0,
+    "x" * 4088 + "3 passed": 3,
+    "x" * 5000 + "3 passed": 0,
+    "x" * 99999 + "\r3 passed": 3,
+    "\0\udcff3 passed": 3,
+}
+
+
+@pytest.mark.parametrize("text", COUNTED, ids=lambda text: repr(text)[:20])
+def test_matches_are_counted_line_by_line_however_reads_cut_them(text):
+    data = text.encode(errors="surrogateescape")
+    for size in (1, 7, 10**6) if len(data) < 10**4 else (1000, 10**6):
+        tally = de.Tally(re.compile(r"([^\Wx]+) passed"))
+        for at in range(0, len(data), size):
+            tally.add(data[at : at + size])
+        tally.add(b"\n")
+
+        assert tally.count == COUNTED[text]
+
+
+def test_match_without_a_group_counts_once():
+    tally = de.Tally(re.compile(r"ok(\d+)?"))
+    tally.add(b"ok ok2 ok\n")
+
+    assert tally.count == 4
+
+
+POINTS = {  # score, counted, of: the points of a test that failed
+    (1, 41, 80): 0.5125,
+    (3, 1, 10): 0.3,
+    (1, 2, 3): 0.666666,
+    (2, 0, 3): 0,
+    (1, 10**9 - 1, 10**9): 0.999999,
+    (10**6, 10**12 - 1, 10**12): 999999.999999,
+}
+
+
+@pytest.mark.parametrize("case", POINTS, ids=str)
+def test_part_of_the_points_is_rounded_down_and_never_all(case):
+    score, counted, of = case
+    test = CHECK._replace(score=score, check=CHECK.check._replace(full_count=of))
+
+    points = de.points_of(test, de.Result("failed", "", share=counted / of, counted=counted))
+
+    assert points == POINTS[case]
+
+
+SUITES = {  # the command, more params: status and points
+    ("echo 3 passed; exit 1", ""): ("failed", 0.6),
+    ("echo 5 passed; exit 1", ""): ("passed", 1),
+    ("echo 7 passed", ""): ("passed", 1),
+    ("echo 5 passed; exit 1", '"exit_code": 0'): ("failed", 0),
+    ("echo 3 passed; exit 137", ""): ("failed", 0),
+    ("echo 5 passed; sleep 600", ""): ("timeout", 0),
+    ("echo 5 passed; kill -9 $PPID", ""): ("failed", 0),
+    ("echo 3 passed", '"contains": ["skipped"]'): ("failed", 0),
+    ("echo 3 passed", '"contains": ["passed"]'): ("failed", 0.6),
+}
+
+
+@pytest.mark.parametrize("case", SUITES, ids=str)
+def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, evaluate, case):
+    params = {**json.loads(f"{{{case[1]}}}"), "count": r"(\d+) passed", "of": 5}
+    test = run_command(case[0], id="suite")
+    test["type"] = "output_contains" if "contains" in params else "run_command"
+    test["params"].update(params)
+
+    report = evaluate(["FROM x"], TRUE, test, {**TRUE, "requires": ["suite"]})
+
+    _, row, other = report["test_results"]
+    assert (row["status"], row["score"]) == SUITES[case]
+    assert (row["counted"] is None) is (row["status"] == "timeout" or "PPID" in case[0])
+    assert other["status"] == ("passed" if row["status"] == "passed" else "skipped")
+
+
+# Services
+
+SERVICE = {**TRUE, "service": 8080}
+HTTP = {"type": "http_responds", "service": 8080, "params": {}}
+
+
+@pytest.mark.parametrize("test", [SERVICE, {**TRUE, "service": True}, HTTP], ids=str)
+@pytest.mark.parametrize("first", [[TRUE], []], ids=["another test began", "it is the first"])
+def test_own_command_that_cannot_be_started_fails_only_its_tests(fake, evaluate, test, first):
+    fake.set(own_command='exec: "nosuch": executable file not found in $PATH: unknown')
+
+    report = evaluate(["FROM x"], *first, test, TRUE)
+
+    assert [*statuses(report).values()] == ["passed"] * len(first) + ["failed", "passed"]
+    assert "nosuch" in messages(report)[len(first)]
+    assert report["warnings"] == fake.left() == []
+
+
+FLAWS = {  # settings of the fake engine, and the message of a test beside a service
+    "it ended": (
+        {"service": {"Running": False, "ExitCode": 3}, "log": "no port is free\n"},
+        "the image's own command ended with exit code 3: no port is free",
+    ),
+    "it does not listen": (
+        {"listens": False},
+        "nothing listens on port 8080 in time (see --start-timeout)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FLAWS)
+def test_service_that_ends_or_does_not_listen_fails_with_the_reason(fake, evaluate, what):
+    settings, message = FLAWS[what]
+    fake.set(**settings)
+
+    report = evaluate(["FROM x"], TRUE, SERVICE)
+
+    row = report["test_results"][1]
+    assert (row["status"], row["message"]) == ("failed", message)
+    assert row["retried"] is (what == "it ended")
+    assert settings.get("log", "") in row["output"]
+    assert fake.left() == []
+
+
+@pytest.mark.parametrize("option", ["network=host", "net=name=host", "network=container:x"])
+def test_service_in_the_network_of_others_is_refused(fake, evaluate, option):
+    report = evaluate(["FROM x"], SERVICE, run_options=[f"--{option}"])
+
+    assert outcome(report) == "usage"
+    assert "run" not in fake.names()
+
+
+# HTTP
+
+ANSWERS = {  # a response: its status and body
+    b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nx\r\n\r\ny": (200, b"x\r\n\r\ny"),
+    b"HTTP/1.0 404 Not Found\n\nx": (404, b"x"),
+    b"HTTP/2 204\r\n\r\n": (204, b""),
+    b"HTTP/1.1 200 OK": (200, b""),
+    b"HTTP/1.1 2000 OK\r\n\r\nx": (0, b"x"),
+    b"ICY 200 OK\r\n\r\nx": (0, b"x"),
+    b"SSH-2.0\r\nHTTP/1.1 200 OK\r\n\r\nx": (0, b"x"),
+    b"x": (0, b""),
+    b"": (0, b""),
+}
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-Encoding: gzip, Chunked\r\n\r\n"
+CHUNKS = {
+    b"3;x=y\r\nnee\r\n00A\r\ndle\r\n01234\r\n0\r\nTrailer: x\r\n\r\n": b"needle\r\n01234",
+    b"9\r\ncut": b"cut",
+    b"x\r\nabc": b"",
+    b"1\r\na\r\nx": b"a",
+    b"1\r\na\r\n" * 150_000: b"a" * 150_000,
+}
+
+
+def test_status_and_body_of_a_response():
+    answers = {**ANSWERS, **{CHUNKED + body: (200, joined) for body, joined in CHUNKS.items()}}
+
+    for data, (status, body) in answers.items():
+        assert de.read_http(data)[::2] == (status, body), data[:60]
+
+
+def test_request_is_repeated_until_the_response_fits_and_the_last_one_counts(fake, evaluate):
+    fake.shell('nonce=$4; echo "$nonce=B"; n=$(cat n || echo 0); echo $((n + 1)) >n')
+    shell = fake.folder / "shell"
+    shell.write_text(shell.read_text() + 'echo "HTTP/1.0 $((500 + n)) x"; echo "$nonce=E 0"\n')
+    tests = [{**HTTP, "params": {"status": 503}}, {**HTTP, "params": {"status": 599}, "timeout": 9}]
+
+    report = evaluate(["FROM x"], *tests)
+
+    first, second = report["test_results"]
+    assert (first["status"], first["message"]) == ("passed", "HTTP/1.0 503 x")
+    assert second["status"] == "failed"
+    assert second["message"].endswith(", expected status 599")
+    assert 3 + 3 < int((fake.root / "n").read_text()) <= 3 + 1 + 9
+
+
+def test_image_without_an_http_client_fails_at_once_and_says_so(fake, evaluate):
+    fake.shell(f'echo "$4=B"; echo "$4=E {de.NO_CLIENT}"; exit {de.NO_CLIENT}')
+
+    report = evaluate(["FROM x"], HTTP)
+
+    assert messages(report)[0].startswith("the image has none of bash, perl, python3, nc")
+    assert fake.count("exec") == 2

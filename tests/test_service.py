@@ -1,0 +1,183 @@
+"""Services and HTTP on an engine: the client in images with one program each, unusual servers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import threading
+
+import pytest
+from cases import TRUE, run_command
+from conftest import messages, outcome, statuses
+
+import DockerfileEvaluator as de
+
+IPV6 = "--sysctl=net.ipv6.conf.all.disable_ipv6=0"  # docker 20.10 has no ::1 without it
+BUSYBOX = "FROM busybox:stable"
+DEBIAN = ["FROM debian:bookworm-slim", "COPY --from=busybox:stable /bin/busybox /opt/"]
+# An image in which only one client is left
+CLIENTS = {
+    "nc": [BUSYBOX, "RUN mkdir -p /opt && cp /bin/busybox /opt/"],
+    "bash": [*DEBIAN, "RUN rm -f /usr/bin/perl*"],
+    "perl": [*DEBIAN, "RUN rm -f /bin/bash"],
+}
+# Paths of a server: what it prints, and does then
+SERVER = r"""
+IFS= read -r request
+path=${request#GET }
+printf 'HTTP/1.1 '
+case ${path%% *} in
+  /) printf '200 OK\r\n\r\nhello' ;;
+  /moved) printf '302 Found\r\nLocation: /\r\n\r\nelsewhere' ;;
+  /chunks) printf '200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n' ;;
+  /open) printf '200 OK\r\nContent-Length: 5\r\n\r\nhello'; /opt/busybox sleep 60 ;;
+  /late) /opt/busybox sleep 10; printf '200 OK\r\n\r\nhello' ;;
+  /bytes) printf '200 OK\r\n\r\n\0\377\nhe\\llo\0' ;;
+  /large) printf '200 OK\r\n\r\nhello'; /opt/busybox head -c 100000000 /dev/zero ;;
+  *) printf '404 Not Found\r\n\r\n%s' "$request" ;;
+esac
+"""
+QUOTES = "/'\"$(exit)`id`?a=%20&é\\"
+
+
+def request(path, *contains, **more):
+    params = {"path": path, "contains": list(contains) or None, "status": more.pop("status", None)}
+    return {"type": "http_responds", "service": 8080, "params": params, **more}
+
+
+def serves(address="8080"):
+    """Return instructions for a server that runs SERVER for each request."""
+    script = SERVER.strip().replace("\\", "\\\\").replace("'", "'\\''").replace("\n", "\\n\\\n")
+    return [
+        f"RUN printf '#!/bin/sh\\n{script.replace('%', '%%')}\\n' >/serve && chmod +x /serve",
+        "ENV http_proxy=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9",
+        "ENV ALL_PROXY=http://127.0.0.1:9",
+        f'CMD ["/opt/busybox", "nc", "-ll", "-p", "{address}", "-e", "/serve"]',
+    ]
+
+
+@contextlib.contextmanager
+def listening(host, answer, *, closes):
+    """Serve one answer to each connection; yield the port and the requests."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    requests, open_ones = [], []
+    with socket.socket(family) as server:
+        server.bind((host, 0))
+        server.listen()
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    requests.append("")
+                    while "\r\n\r\n" not in requests[-1]:  # bash sends it line by line
+                        requests[-1] += connection.recv(65536).decode()
+                    connection.sendall(answer)
+                    open_ones.append(connection)
+                    if closes:
+                        connection.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield server.getsockname()[1], requests
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for connection in open_ones:
+            connection.close()
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["closes", "never closes"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("client", ["bash", "perl", "python3", "nc", "curl"])
+def test_each_client_sends_one_request_and_prints_all_bytes(
+    tmp_path, monkeypatch, client, host, closes
+):
+    for name in (client, "sleep", "cat"):
+        path = shutil.which(name) or pytest.skip(f"no {name} on this machine")
+        os.symlink(path, str(tmp_path / name))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    answer = b"HTTP/1.1 302 no\r\nLocation: /x\r\n\r\n" + bytes(range(256)) * 4
+    try:
+        listener = listening(host, answer, closes=closes)
+        port, requests = listener.__enter__()
+    except OSError:
+        pytest.skip(f"no {host} on this machine")
+    request = "GET /?a=%20&é HTTP/1.0\r\nHost: localhost\r\n\r\n"
+    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", str(port), request, "1"]
+
+    output = subprocess.check_output(words, env={**os.environ, "PATH": str(tmp_path)}, timeout=60)
+
+    listener.__exit__(None, None, None)
+    assert output == answer
+    assert len(requests) == 1
+    assert requests[0].startswith("GET /?a=%20&")
+
+
+def test_machine_without_a_client_says_so(tmp_path):
+    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", "9", "GET / HTTP/1.0\r\n\r\n", "1"]
+
+    assert subprocess.call(words, env={"PATH": str(tmp_path)}) == de.NO_CLIENT
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_client_of_an_image_gets_what_a_server_sends(clean_engine, evaluate, client):
+    tests = [
+        request("/", "hello"),
+        request("/moved", "elsewhere", status=302),
+        request("/nothing", "GET /nothing HTTP/1.0", status=404),
+        request(QUOTES, QUOTES, status=404),
+        request("/chunks", "hello"),
+        request("/open", "hello", timeout=5),
+        request("/late", "hello"),
+        request("/bytes", "\nhe\\llo"),
+        request("/large", "hello"),
+    ]
+
+    report = evaluate([*CLIENTS[client], *serves()], *tests)
+
+    assert outcome(report) == "passed", messages(report)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_server_on_the_ipv6_loopback_alone_is_found(clean_engine, evaluate, client):
+    lines = [*CLIENTS[client], "RUN mkdir /web && echo hello >/web/index.html"]
+    command = 'CMD ["/opt/busybox", "httpd", "-f", "-p", "[::1]:8080", "-h", "/web"]'
+
+    report = evaluate([*lines, command], request("/", "hello"), run_options=[IPV6])
+
+    assert outcome(report) == "passed", messages(report)
+
+
+def test_image_without_a_client_fails_and_says_so(clean_engine, evaluate):
+    lines = [*CLIENTS["bash"], "RUN rm /bin/bash", *serves()]
+
+    report = evaluate(lines, request("/", "hello"))
+
+    assert "none of bash, perl" in messages(report)[0]
+
+
+# What the image's own command does: the status of a test beside it, and its message
+COMMANDS = {
+    'CMD ["nosuch"]': ("failed", "nosuch"),
+    "CMD echo why >&2; exit 3": ("failed", "ended with exit code 3: why"),
+    "CMD yes | head -n 900000; exit 3": ("failed", "ended with exit code 3: y"),
+    "CMD httpd -p 8080": ("failed", "ended with exit code 0"),
+    "CMD httpd -f -p 8081": ("failed", "nothing listens on port 8080"),
+    "CMD rm /bin/sh; exec httpd -f -p 8080": ("failed", "docker exec"),
+    "CMD trap '' TERM; yes & sleep 2; httpd -f -p 8080": ("passed", ""),
+    'ENTRYPOINT ["httpd", "-f"]\nCMD ["-p", "8080"]': ("passed", ""),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_own_command_decides_only_the_tests_beside_it(clean_engine, evaluate, command):
+    service = {**run_command("sleep 1"), "service": 8080}
+
+    report = evaluate([BUSYBOX, *command.split("\n")], service, TRUE, start_timeout=6)
+
+    status, message = COMMANDS[command]
+    assert [*statuses(report).values()] == [status, "passed"], messages(report)
+    assert message in messages(report)[0]
