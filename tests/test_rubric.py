@@ -38,8 +38,8 @@ WITH_NULLS = json.loads("""{
     "type": "output_contains", "id": null, "timeout": null, "score": null, "requires": null,
     "category": null, "description": null, "params": {
         "command": "x", "contains": ["y"], "exit_code": null, "shell": null, "draw": null,
-        "match": null
-    }
+        "match": null, "count": null, "of": null
+    }, "service": null
 }""")
 
 
@@ -99,13 +99,56 @@ MISTAKES = {
     '{"params": {"command": "x", "exit_code": 256}}': ".params.exit_code",
     '{"params": {"command": "x", "exit_code": -1}}': ".params.exit_code",
     '{"params": {"command": "x", "exit_code": true}}': ".params.exit_code",
+    '{"params": {"command": "x", "count": "", "of": 3}}': ".params.count",
+    '{"params": {"command": "x", "count": "x", "of": 0}}': ".params.of",
+    '{"params": {"command": "x", "count": "x", "of": true}}': ".params.of",
+    '{"params": {"command": "x", "count": "x", "of": 1000000000001}}': ".params.of",
+    '{"service": false}': ".service",
+    '{"service": 0}': ".service",
+    '{"service": 65536}': ".service",
+    '{"service": "8080"}': ".service",
+    '{"type": "http_responds", "service": 80, "params": {"path": "/a b"}}': ".params.path",
+    r'{"type": "http_responds", "service": 80, "params": {"path": "/\u0001"}}': ".params.path",
+    r'{"type": "http_responds", "service": 80, "params": {"path": "/\n"}}': ".params.path",
+    '{"type": "http_responds", "service": 80, "params": {"status": 99}}': ".params.status",
+    '{"type": "http_responds", "service": 80, "params": {"status": "200"}}': ".params.status",
+    '{"type": "http_responds", "service": 80, "params": {"contains": []}}': ".params.contains",
+    '{"type": "http_responds", "service": 80, "params": {"command": "x"}}': ".params",
     '{"params": {"command": "x", "draw": []}}': ".params.draw",
     '{"params": {"command": "{a}", "draw": {"a": [1, 2, 1000000]}}}': ".params.draw",
     '{"params": {"command": "{a}", "draw": {"a": [1, 1000000.5]}}}': ".params.draw",
     '{"params": {"command": "{a}", "draw": {"a": [false, 1000000]}}}': ".params.draw",
     '{"params": {"command": "{a}", "draw": {"a": [0, 1000000000001]}}}': ".params.draw",
+}  # What is wrong in words of its own
+WORDS = {
+    '{"params": {"command": "x", "count": "x"}}': ".params: 'count' and 'of' need each other",
+    '{"params": {"command": "x", "of": 3}}': ".params: 'count' and 'of' need each other",
+    '{"type": "http_responds", "params": {}}': ".service: expected a port, since",
+    '{"type": "http_responds", "params": {}, "service": true}': ".service: expected a port, since",
+    '{"type": "files_exist", "params": {"paths": ["/x"]}, "service": true}': (
+        ".service: only a test with a command"
+    ),
+    '{"type": "http_responds", "service": 80, "params": {"path": "x"}}': ".params.path: expected /",
+    '{"type": "http_responds", "service": 80, "params": {"match": "all"}}': (
+        ".params.match: expected 'contains' beside it"
+    ),
+}
+WORDS_BEYOND_A_SCHEMA = {
+    f'{{"params": {{"command": "x", "count": "{pattern}", "of": 3}}}}': f".params.count: {words}"
+    for pattern, words in {
+        "(": "not a regular expression of Python: ",
+        "x{99999999999}": "not a regular expression of Python: ",
+        "(" * 5000 + ")" * 5000: "not a regular expression of Python: ",
+        "(a)(b)": "expected at most one group",
+        "(a+)+": "a repetition of a repetition",
+        "(?:a{2,}b)*c": "a repetition of a repetition",
+        "x*": "it matches the empty text",
+    }.items()
 }
 MISTAKES_BEYOND_A_SCHEMA = {
+    '{"type": "http_responds", "service": 80, "params": {"draw": {"a": [1, 1000000]}}}': (
+        ".params.draw"
+    ),
     '{"type": "command_exists", "params": {"name": "LÖNG"}}': ".params.name",
     r'{"type": "command_exists", "params": {"name": "a\ud800"}}': ".params.name",
     '{"params": {"command": "{a}", "draw": {"a": [1000000, 1]}}}': ".params.draw",
@@ -131,11 +174,14 @@ def with_mistake(text):
 
 def test_all_mistakes_are_reported_at_once_with_their_places():
     places = {**MISTAKES, **MISTAKES_BEYOND_A_SCHEMA}
+    beginnings = {text: f"{place}: " for text, place in places.items()}
+    beginnings.update({**WORDS, **WORDS_BEYOND_A_SCHEMA})
 
-    found = mistakes(json.dumps({"tests": list(map(with_mistake, places))}).encode())
+    found = mistakes(json.dumps({"tests": list(map(with_mistake, beginnings))}).encode())
 
-    for at, place in enumerate(places.values()):
-        assert found[at].startswith(f"r: tests[{at}]{place}: ")
+    for at, beginning in enumerate(beginnings.values()):
+        assert found[at].startswith(f"r: tests[{at}]{beginning}")
+    assert len(found) == len(beginnings)
 
 
 FILE_MISTAKES = {
@@ -227,15 +273,23 @@ def test_report_has_the_drawn_numbers_and_the_params_as_they_are_in_the_rubric(f
 
 def test_schema_accepts_what_the_reader_accepts():
     tests = [{"type": kind, "params": row.params} for kind in CASES for row in CASES[kind]]
-    content = {"_": 1, "run_options": ["--cpus=2", "--gpus=all"], "tests": [*tests, WITH_NULLS]}
+    nulls = dict.fromkeys(["path", "status", "contains", "match", "draw"])
+    tests += [
+        WITH_NULLS,
+        {**TRUE, "service": True},
+        {**TRUE, "service": 65535, "params": {"command": "x", "count": "x", "of": 3}},
+        {"type": "http_responds", "service": 1, "params": nulls},
+        {"type": "http_responds", "service": 1, "params": {"path": "/x", "contains": ["y"]}},
+    ]
+    content = {"_": 1, "run_options": ["--cpus=2", "--gpus=all"], "tests": tests}
 
     schema("rubric").validate(content)
     assert read(**content).tests
 
 
-@pytest.mark.parametrize("text", [*MISTAKES, *FILE_MISTAKES])
+@pytest.mark.parametrize("text", [*MISTAKES, *WORDS, *FILE_MISTAKES])
 def test_schema_rejects_what_the_reader_rejects(text):
-    is_test = text in MISTAKES
+    is_test = text not in FILE_MISTAKES
     content = {"tests": [with_mistake(text)]} if is_test else json.loads(file_with_mistake(text))
 
     assert not schema("rubric").is_valid(content)
