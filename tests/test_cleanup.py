@@ -11,6 +11,7 @@ import pytest
 from cases import FALSE, TRUE, run_command
 from conftest import called, outcome
 from engine import wait_for
+from fake_engine import FAULTS
 
 import DockerfileEvaluator as de
 
@@ -184,6 +185,41 @@ def test_signal_ends_what_runs_removes_everything_and_is_the_exit_code(
     assert fake.killed == [(call, end)]
     assert outcome(report()) == "interrupted"
     assert left() == []
+
+
+# Each phase of a service: it starts, its port is waited for, the test runs, a request is repeated
+SERVICE_CALLS = [
+    ("run", 1),
+    ("exec", 1),
+    ("exec", 2),
+    ("exec", 4),
+    ("logs", 1),
+]
+
+
+@pytest.mark.parametrize(("call", "nth"), SERVICE_CALLS)
+@pytest.mark.parametrize("again", [{}, {"again": signal.SIGTERM}], ids=["once", "twice"])
+def test_interrupt_beside_a_service_ends_it_within_a_second_and_leaves_nothing(
+    fake, main, report, left, call, nth, again
+):
+    test = {"type": "http_responds", "service": 8080, "params": {}, "timeout": 60}
+    if call == "logs":
+        test = run_command("kill -9 $PPID", service=8080)
+    interrupted_at = []
+
+    def interrupt(*words):
+        interrupted_at.append(fake.clock.now)
+        return FAULTS["interrupt"](*words)
+
+    with mock.patch.dict(FAULTS, {"note and interrupt": interrupt}):
+        fake.fault(call, "note and interrupt", number=signal.SIGINT, nth=nth, **again)
+        code = main(test=test)
+
+    assert code == 128 + signal.SIGINT
+    assert outcome(report()) == "interrupted"
+    assert left() == []
+    clean_up = de.CREATE_TIMEOUT if call == "run" else 0
+    assert fake.clock.now - interrupted_at[0] <= 1 + clean_up + 2 * de.POLL
 
 
 def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, evaluate):

@@ -311,6 +311,29 @@ def test_junit_has_a_testcase_for_each_test(fake, evaluate):
     assert suite[1][1].text == "a\ufffd\ufffd]]>&<b>\n"  # without what XML forbids
 
 
+def test_part_of_the_points_is_told_in_the_report_in_junit_and_in_the_totals(fake, evaluate):
+    suite = run_command("echo 118 passed; exit 1", score=2, category="suite")
+    suite["params"].update(count=r"(\d+) passed", of=120)
+
+    report = evaluate(["FROM x"], TRUE, suite, junit="junit.xml")
+
+    row = report["test_results"][1]
+    row = {key: row[key] for key in ("passed", "status", "score", "message", "counted")}
+    assert row == {
+        "passed": False,
+        "status": "failed",
+        "score": 1.966666,
+        "message": "118 of 120, exit code 1",
+        "counted": 118,
+    }
+    summary = report["summary"]
+    assert (summary["total_score"], summary["passed_tests"]) == (2.966666, 1)
+    assert summary["by_category"]["suite"]["total_score"] == 1.966666
+    failure = ElementTree.parse("junit.xml").getroot()[1][0]
+    assert failure.tag == "failure"
+    assert failure.get("message") == "1.966666 of 2 points: 118 of 120, exit code 1"
+
+
 def test_junit_of_a_failed_build_has_an_error_in_each_testcase_and_the_log(options):
     report = make_report("build", options)
     report["build"]["log"] = "\x1b[91mthe log\x1b[0m"
