@@ -7,6 +7,7 @@ test_each_command_is_run() fails for a command that no test has taken.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from batch import scores, tree
 from cases import run_command
-from conftest import PROJECT, error_of, make_report, outcome, schema
+from conftest import PROJECT, error_of, load_program, make_report, outcome, schema
 from engine import census
 from test_injection import INTERRUPTS, MODES, SCENARIOS
 
@@ -107,6 +108,11 @@ REVIEW = RUBRICS.command("review.py rubric.json")
 WEAK = RUBRICS.examples("json", "Hello, World!")
 DRAW = RUBRICS.examples("json", "draw")
 WITH_DRAW = f'{{"tests": [{DRAW}]}}'
+PART = RUBRICS.examples("json", '"count"')
+SERVICE = RUBRICS.examples("json", "http_responds")
+OWN_SUITES = [RUBRICS.command("-m pytest"), RUBRICS.command("-m unittest")]
+COUNTS = re.findall(r"^\| ([^`|]+) \| `.+` \| `(.+)` \|$", RUBRICS.text, re.MULTILINE)
+FROM_SETUPBENCH = RUBRICS.examples("python", "Setup successful")
 EXCERPT = REPORTS.examples("json")
 PYTEST = [TESTS.command(word) for word in ("-k limit", "test_hostile", "--collect-only")]
 PICTURE = TESTS.command("tests/picture")
@@ -114,6 +120,7 @@ BEFORE_A_RELEASE = [TESTS.command("tests/soak"), TESTS.command("tests/bench")]
 EXAMPLE_TEST = TESTS.examples("python")
 
 BUSYBOX = "FROM busybox:stable"
+SUITES = PROJECT / "tests" / "logs" / "suites.json"  # what the tools printed
 
 
 def run(command):
@@ -211,9 +218,63 @@ def test_claim_is_what_test_injection_does():
     assert numbers == [(str(len(SCENARIOS)), str(len([*MODES, *INTERRUPTS])))]
 
 
-@pytest.mark.parametrize("text", [RUBRIC, WEAK, WITH_DRAW], ids=["test", "weak", "draw"])
+VALID = {
+    "test": RUBRIC,
+    "weak": WEAK,
+    "draw": WITH_DRAW,
+    "part": f'{{"tests": [{PART}]}}',
+    "service": f'{{"tests": {SERVICE}}}',
+}
+
+
+@pytest.mark.parametrize("text", VALID.values(), ids=VALID)
 def test_rubric_is_valid(text):
     assert de.read_rubric(text.encode(), "README.md").unresolvable == {}
+
+
+def counted(expression, text):
+    """Return what an evaluation counts in an output."""
+    params = {"command": "x", "count": expression, "of": 100}
+    content = json.dumps({"tests": [{"type": "run_command", "params": params}]})
+    (test,) = de.read_rubric(content.encode(), "README.md").tests
+    tally = de.Tally(test.check.counted)
+    tally.add(text.encode())
+    return tally.count
+
+
+@pytest.mark.parametrize(("suite", "expression"), COUNTS, ids=[suite for suite, _ in COUNTS])
+def test_count_of_a_suite_is_the_number_of_passed_tests(suite, expression):
+    logs = [log for log in json.loads(SUITES.read_text()) if log["suite"] == suite]
+
+    assert logs
+    for log in logs:
+        assert counted(expression, log["output"]) == log["passed"]
+
+
+@pytest.mark.parametrize("command", OWN_SUITES)
+def test_suite_of_the_table_is_counted(command):
+    Path("test_x.py").write_text(
+        "import unittest\nclass TestX(unittest.TestCase):\n"
+        "  def test_a(self): pass\n  def test_b(self): pass\n  def test_c(self): self.fail()\n"
+    )
+    (expression,) = (each for suite, each in COUNTS if suite == command.split()[2])
+
+    done = run(f"{command.replace('python3', sys.executable)} 2>&1")
+
+    assert counted(expression, done.stdout) == 2
+
+
+def test_each_suite_has_a_row():
+    logs = json.loads(SUITES.read_text())
+
+    assert [suite for suite, _ in COUNTS] == list(dict.fromkeys(log["suite"] for log in logs))
+
+
+@pytest.mark.parametrize(("suite", "expression"), COUNTS, ids=[suite for suite, _ in COUNTS])
+def test_lint_finds_nothing_in_the_count_of_a_suite(suite, expression):
+    review = load_program(PROJECT / "rubrics" / "review.py")
+
+    assert counted(expression, review.FAILED_SUITE) == 0
 
 
 def test_example_of_a_test_passes(fake, evaluate):
@@ -287,6 +348,39 @@ def test_program_that_runs_the_tests_is_there():
     done = subprocess.run([str(PROJECT / RUN_TESTS), "nothing"], stderr=subprocess.PIPE, text=True)
 
     assert done.stderr == "usage: tests/run [quick | all]\n"
+
+
+def run_recipe(program, records):
+    """Run a program of a page with a JSONL file, whose last line has no end."""
+    Path("recipe.py").write_text(program)
+    Path("records.jsonl").write_text("\n".join(map(json.dumps, records)))
+    subprocess.run([sys.executable, "recipe.py", "records.jsonl"], check=True)
+
+
+def test_recipe_is_short():
+    assert 1 < len(re.findall(r"^.", FROM_SETUPBENCH, re.MULTILINE)) <= 10
+
+
+def test_tasks_of_setupbench_become_rubrics():
+    os.mkdir("rubrics")
+    said = "app && echo 'Setup successful' || echo 'Setup failed'"
+    commands = {"deps-a-1": "npm ci", "b-2": said, "bgsetup-c": said, "dbsetup-d-1": said}
+
+    tasks = [{"instance_id": name, "success_command": text} for name, text in commands.items()]
+    run_recipe(FROM_SETUPBENCH, tasks)
+
+    found = {}
+    for name in commands:
+        data = Path("rubrics", f"{name}.json").read_bytes()
+        ((test),) = de.read_rubric(data, name, is_strict=True).tests
+        found[name] = (test.type, test.service, test.params.get("exit_code"), test.check.command)
+    waits = f"sleep 20; {said}"
+    assert found == {
+        "deps-a-1": ("run_command", None, None, "npm ci"),
+        "b-2": ("output_contains", None, "any", said),
+        "bgsetup-c": ("output_contains", 0, "any", waits),
+        "dbsetup-d-1": ("output_contains", 0, "any", waits),
+    }
 
 
 @pytest.mark.usefixtures("checkout")
