@@ -485,6 +485,9 @@ class Engine:
         builder = BUILDERS[self.settings["builder"]]
         log = [builder.begin]
         reply = Reply()
+        if self.settings["is_old"] and " --link" in str(call.lines):  # A parser runs before a step.
+            reply = Reply(1, "", "dockerfile parse error line 2: Unknown flag: link")
+            return reply._replace(stdout="".join(log) * (not call.is_silent))
         for at, line in enumerate(call.lines, 1):
             name, _, words = line.partition(" ")
             step = {"n": at + 1, "at": at, "of": len(call.lines), "line": line, "words": words}
@@ -512,8 +515,6 @@ class Engine:
             return int(bool(problem)), problem
         if words.startswith("missing"):
             return 1, builder.missing
-        if words.startswith("--link") and self.settings["is_old"]:
-            return 1, "dockerfile parse error line 2: Unknown flag: link"
         if words.startswith('["/') and "FROM scratch" in call.lines[:2]:
             program = words.strip('["]')
             return 1, f"OCI runtime create failed: exec: {program}: no such file or directory"
