@@ -131,6 +131,7 @@ LOST = {
         "Step 1/1 : RUN a\nerror during connect: EOF\n": True,
         "Step 1/1 : COPY a /\nunexpected EOF\n": True,
         "Step 1/1 : COPY a /\nCOPY failed: unexpected EOF\n": False,
+        "Step 1/1 : FROM x\n1d: Pulling fs layer\nunexpected EOF\n": False,
     },
     "buildah": {"STEP 1/1: COPY a /\nError: unexpected EOF\n": False},
 }
