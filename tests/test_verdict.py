@@ -607,6 +607,7 @@ def test_request_is_repeated_until_the_response_fits_and_the_last_one_counts(fak
     assert (first["status"], first["message"]) == ("passed", "HTTP/1.0 503 x")
     assert second["status"] == "failed"
     assert second["message"].endswith(", expected status 599")
+    assert second["execution_time"] > first["execution_time"] > 0
     assert 3 + 3 < int((fake.root / "n").read_text()) <= 3 + 1 + 9
 
 
