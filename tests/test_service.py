@@ -6,9 +6,11 @@ import contextlib
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from cases import TRUE, run_command
@@ -61,7 +63,7 @@ def serves(address="8080"):
 
 
 @contextlib.contextmanager
-def listening(host, answer, *, closes):
+def listening(host, answer, *, end):
     """Serve one answer to each connection; yield the port and the requests."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     requests, open_ones = [], []
@@ -78,7 +80,11 @@ def listening(host, answer, *, closes):
                         requests[-1] += connection.recv(65536).decode()
                     connection.sendall(answer)
                     open_ones.append(connection)
-                    if closes:
+                    if end == "resets":
+                        time.sleep(0.5)  # The client reads the answer before.
+                        reset = struct.pack("ii", 1, 0)
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                    if end != "never closes":
                         connection.close()
 
         thread = threading.Thread(target=serve, daemon=True)
@@ -90,20 +96,21 @@ def listening(host, answer, *, closes):
             connection.close()
 
 
-@pytest.mark.parametrize("closes", [True, False], ids=["closes", "never closes"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("end", ["closes", "resets", "never closes"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
 @pytest.mark.parametrize("client", ["bash", "perl", "python3", "curl"])
 def test_each_client_sends_one_request_and_prints_all_bytes(
-    tmp_path, monkeypatch, client, host, closes
+    tmp_path, monkeypatch, client, host, end
 ):
     for name in (client, "sleep", "cat"):
-        # The first python3 of PATH may be a script.
-        path = sys.executable if name == "python3" else shutil.which(name)
-        os.symlink(path or pytest.skip(f"no {name} on this machine"), str(tmp_path / name))
+        path = shutil.which(name) or pytest.skip(f"no {name} on this machine")
+        if name == "python3":  # That on the PATH may be a script.
+            path = os.path.realpath(sys.executable)
+        os.symlink(path, str(tmp_path / name))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     answer = b"HTTP/1.1 302 no\r\nLocation: /x\r\n\r\n" + bytes(range(256)) * 4
     try:
-        listener = listening(host, answer, closes=closes)
+        listener = listening(host, answer, end=end)
         port, requests = listener.__enter__()
     except OSError:
         pytest.skip(f"no {host} on this machine")
