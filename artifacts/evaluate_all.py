@@ -337,11 +337,11 @@ def command_line(program: str, options: de.Options) -> str:
     words = ["python3", program]
     for name, value in options._replace(output=None)._asdict().items():
         flag = f"--{name.rstrip('s').replace('_', '-')}"
-        values = [value]
         if isinstance(value, tuple):
-            values = [de.redact(word) for word in value if not word.startswith(CACHE_NAMESPACE)]
-        for each in filter(None, values):
-            words.append(flag if each is True else f"{flag}={each}")
+            shown = [de.redact(word) for word in value if not word.startswith(CACHE_NAMESPACE)]
+            words += [f"{flag}={word}" for word in shown]
+        elif value:
+            words.append(flag if value is True else f"{flag}={value}")
     return " ".join(map(de.shell_word, words))
 
 
@@ -646,7 +646,7 @@ class Batch:
             return
         for task in failing[:SHOWN_NAMES]:
             self.screen.line(f"reference fails: {task.repo} {self._shortfall(task)}")
-        if len(failing) == len(self.references):
+        if failing == self.references:
             example = f"{failing[0].repo}: {self._shortfall(failing[0])}"
             self._stop(f"no reference gets all points on this machine ({example})")
 
@@ -791,7 +791,7 @@ class Batch:
         What may have lacked memory is retried alone.
         """
         options = self.benchmark.options(task)
-        suspects = suspicions(de.read_report(self.benchmark.report_path(task)))
+        suspects = suspicions(de.read_report(str(options.output)))
         if task in self.scores or task.is_beside_retries or suspects:
             options = options._replace(build_options=(*options.build_options, "--no-cache"))
         call = functools.partial(evaluate_task, program=de.__file__, is_alone="memory" in suspects)
@@ -807,7 +807,7 @@ class Batch:
                 self._failed_beside.add(task.repo)
             return outcome
         options = self.benchmark.options(task)
-        path = self.benchmark.report_path(task)
+        path = str(options.output)
         new: Any = outcome.report
         if de.is_scored(new) and not self.benchmark.is_current(new, options):
             outcome = Outcome(None, de.FILE, "the files have changed, or differ on the worker")
