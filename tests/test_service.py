@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from cases import TRUE, run_command
@@ -63,7 +62,7 @@ def serves(address="8080"):
 
 
 @contextlib.contextmanager
-def listening(host, answer, *, end):
+def listening(host, answer, *, end, is_read):
     """Serve one answer to each connection; yield the port and the requests."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     requests, open_ones = [], []
@@ -81,7 +80,7 @@ def listening(host, answer, *, end):
                     connection.sendall(answer)
                     open_ones.append(connection)
                     if end == "resets":
-                        time.sleep(0.5)  # The client reads the answer before.
+                        is_read.wait(60)
                         reset = struct.pack("ii", 1, 0)
                         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
                     if end != "never closes":
@@ -102,22 +101,33 @@ def listening(host, answer, *, end):
 def test_each_client_sends_one_request_and_prints_all_bytes(
     tmp_path, monkeypatch, client, host, end
 ):
-    for name in (client, "sleep", "cat"):
-        path = shutil.which(name) or pytest.skip(f"no {name} on this machine")
-        if name == "python3":  # That on the PATH may be a script.
-            path = os.path.realpath(sys.executable)
-        os.symlink(path, str(tmp_path / name))
+    path = shutil.which(client) or pytest.skip(f"no {client} on this machine")
+    if client == "python3":  # That on the PATH may be a script, and its site slow.
+        path = f"{os.path.realpath(sys.executable)} -S"
+    time_is_over, is_read = tmp_path / "over", threading.Event()
+    wait = f"until test -e {time_is_over}; do {shutil.which('sleep')} 0.1; done"
+    scripts = {client: f'exec {path} "$@"', "cat": f"exec {shutil.which('cat')}", "sleep": wait}
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("PATH", str(tmp_path))
     answer = b"HTTP/1.1 302 no\r\nLocation: /x\r\n\r\n" + bytes(range(256)) * 4
     try:
-        listener = listening(host, answer, end=end)
+        listener = listening(host, answer, end=end, is_read=is_read)
         port, requests = listener.__enter__()
     except OSError:
         pytest.skip(f"no {host} on this machine")
     request = "GET /?a=%20&é HTTP/1.0\r\nHost: localhost\r\n\r\n"
     words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", str(port), request, "1"]
 
-    output = subprocess.check_output(words, env={**os.environ, "PATH": str(tmp_path)}, timeout=60)
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        output = process.stdout.read(len(answer))
+        is_read.set()
+        if end == "never closes":
+            time_is_over.touch()
+        output += process.stdout.read()
+    time_is_over.touch()
 
     listener.__exit__(None, None, None)
     assert output == answer
