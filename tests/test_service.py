@@ -119,7 +119,7 @@ def test_each_client_sends_one_request_and_prints_all_bytes(
     except OSError:
         pytest.skip(f"no {host} on this machine")
     request = "GET /?a=%20&é HTTP/1.0\r\nHost: localhost\r\n\r\n"
-    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", str(port), request, "1"]
+    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", request, str(port), "1"]
 
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         output = process.stdout.read(len(answer))
@@ -136,7 +136,7 @@ def test_each_client_sends_one_request_and_prints_all_bytes(
 
 
 def test_machine_without_a_client_says_so(tmp_path):
-    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", "9", "GET / HTTP/1.0\r\n\r\n", "1"]
+    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", "GET / HTTP/1.0\r\n\r\n", "9", "1"]
 
     assert subprocess.call(words, env={"PATH": str(tmp_path)}) == de.NO_CLIENT
 
