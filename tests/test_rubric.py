@@ -115,10 +115,10 @@ MISTAKES = {
     '{"type": "http_responds", "service": 80, "params": {"contains": []}}': ".params.contains",
     '{"type": "http_responds", "service": 80, "params": {"command": "x"}}': ".params",
     '{"params": {"command": "x", "draw": []}}': ".params.draw",
-    '{"params": {"command": "{a}", "draw": {"a": [1, 2, 1000000]}}}': ".params.draw",
-    '{"params": {"command": "{a}", "draw": {"a": [1, 1000000.5]}}}': ".params.draw",
-    '{"params": {"command": "{a}", "draw": {"a": [false, 1000000]}}}': ".params.draw",
-    '{"params": {"command": "{a}", "draw": {"a": [0, 1000000000001]}}}': ".params.draw",
+    '{"params": {"command": "{a}", "draw": {"a": [1, 2, 1000000]}}}': ".params.draw.a",
+    '{"params": {"command": "{a}", "draw": {"a": [1, 1000000.5]}}}': ".params.draw.a",
+    '{"params": {"command": "{a}", "draw": {"a": [false, 1000000]}}}': ".params.draw.a",
+    '{"params": {"command": "{a}", "draw": {"a": [0, 1000000000001]}}}': ".params.draw.a",
 }  # What is wrong in words of its own
 WORDS = {
     '{"params": {"command": "x", "count": "x"}}': ".params: 'count' and 'of' need each other",
@@ -130,7 +130,7 @@ WORDS = {
     ),
     '{"type": "http_responds", "service": 80, "params": {"path": "x"}}': ".params.path: expected /",
     '{"type": "http_responds", "service": 80, "params": {"match": "all"}}': (
-        ".params.match: expected 'contains' beside it"
+        ".params.match: expected 'any' or 'all', beside 'contains'"
     ),
 }
 WORDS_BEYOND_A_SCHEMA = {
@@ -151,7 +151,7 @@ MISTAKES_BEYOND_A_SCHEMA = {
     ),
     '{"type": "command_exists", "params": {"name": "LÖNG"}}': ".params.name",
     r'{"type": "command_exists", "params": {"name": "a\ud800"}}': ".params.name",
-    '{"params": {"command": "{a}", "draw": {"a": [1000000, 1]}}}': ".params.draw",
+    '{"params": {"command": "{a}", "draw": {"a": [1000000, 1]}}}': ".params.draw.a",
     '{"params": {"command": "{a}", "draw": {"a": [1, 999999]}}}': ".params.draw",
     '{"params": {"command": "{a}", "draw": {"a": [2, 1000000]}}}': ".params.draw",
     '{"params": {"command": "x", "draw": {"a": [1, 1000000]}}}': ".params.draw",

@@ -480,7 +480,7 @@ def test_part_of_the_points_is_rounded_down_and_never_all(case):
     score, counted, of = case
     test = CHECK._replace(score=score, check=CHECK.check._replace(full_count=of))
 
-    points = de.points_of(test, de.Result("failed", "", share=counted / of, counted=counted))
+    points = de.points_of(test, de.Result("failed", "", earned=counted))
 
     assert points == POINTS[case]
 
