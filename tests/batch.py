@@ -1,8 +1,8 @@
 """Trees of Dockerfiles for the tests of artifacts/evaluate_all.py, and what is written for them."""
 
-import functools
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +11,21 @@ from cases import run_command
 from conftest import PIPES, PROJECT, called, load_program
 
 ea = load_program(PROJECT / "artifacts" / "evaluate_all.py")
-run = functools.partial(called, ea.main)  # returns the exit code, stdout and stderr
+
+
+def run(line="", *words):
+    """Call the command with the words of a line and others; return exit code, stdout, stderr."""
+    return called(ea.main, *shlex.split(line), *words)
 
 
 def tree(dockerfiles, *tests):
-    """Write artifacts/MODEL/REPO.dockerfile and rubrics/REPO.json for texts by MODEL/REPO."""
+    """Write artifacts/MODEL/REPO.dockerfile and rubrics/REPO.json for texts by MODEL/REPO.
+
+    The texts can be one string, such as "m/a, m/b: text".
+    """
+    if isinstance(dockerfiles, str):
+        items = (each.partition(":") for each in dockerfiles.split(", "))
+        dockerfiles = {place: text for place, _, text in items}
     os.makedirs("rubrics", exist_ok=True)
     for place, text in dockerfiles.items():
         file = Path(f"artifacts/{place}.dockerfile")
