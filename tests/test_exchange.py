@@ -16,7 +16,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from conftest import PROJECT
-from test_leaderboard import base, report, run, write
+from test_leaderboard import base, run, write
 
 import DockerfileEvaluator as de
 
@@ -26,14 +26,13 @@ GOOD, BAD, EQUAL = [9, 8, 9, 8, 9, 8], [2, 1, 2, 1, 2, 1], [10] * 6
 
 def export(*words, **models):
     """Export boards of DEVELOPER/MODEL; return exit code, stderr and the files by model."""
-    reports = {
-        f"{model.replace('__', '/')}/r{at}": report(
-            outcome, f"r{at}", started_at=START, **base("0")
-        )
-        for model, outcomes in models.items()
-        for at, outcome in enumerate(outcomes)
-    }
-    folder = write(".", reports)
+    folder = write(
+        {
+            f"{model.replace('__', '/')}/r{at}": {"outcome": it, "started_at": START, **base("0")}
+            for model, outcomes in models.items()
+            for at, it in enumerate(outcomes)
+        }
+    )
     code, _, err = run(folder, "--eee", "data", "--organization", 'Lab "A"', *words)
     files = Path("data").rglob("*.json")
     return code, err, {file.parent.name: json.loads(file.read_text()) for file in files}
@@ -58,53 +57,42 @@ def test_each_model_is_a_valid_file():
 
 def test_file_has_score_interval_samples_and_conditions():
     _, _, files = export("--benchmark", "EnvGym", openai__gpt=GOOD, x__equal=EQUAL)
-    content = files["gpt"]
 
+    content = files["gpt"]
     (result,) = content["evaluation_results"]
-    found = result["score_details"]["uncertainty"]
+    details = result["score_details"]
+    found = details["uncertainty"]
     ends = found["confidence_interval"]
-    assert result["score_details"]["score"] == pytest.approx(0.85)
+    conditions = content["eval_library"]["additional_details"]
+    source = content["source_metadata"]
+    assert [details["score"], ends["lower"], ends["upper"]] == pytest.approx(
+        [0.85, 0.7925, 0.9075], abs=1e-4
+    )
     assert (found["num_samples"], ends["confidence_level"]) == (6, 0.95)
-    assert [ends["lower"], ends["upper"]] == pytest.approx([0.7925, 0.9075], abs=1e-4)
     assert "confidence_interval" not in str(files["equal"])
     assert content["eval_library"]["version"] == de.__version__
-    conditions = content["eval_library"]["additional_details"]
     assert conditions["debian:bookworm-slim"] == f"sha256:{'0' * 64}"
     assert conditions["build_timeout"] == "3600.0"
-    source = content["source_metadata"]
-    assert (source["source_name"], source["evaluator_relationship"]) == ("EnvGym", "other")
-    assert source["source_organization_name"] == 'Lab "A"'
+    assert (source["source_name"], source["source_organization_name"]) == ("EnvGym", 'Lab "A"')
+    assert source["evaluator_relationship"] == "other"
     assert content["evaluation_timestamp"] == START
     assert 0 <= time.time() - int(content["retrieved_timestamp"]) < 300
 
 
-LEFT_OUT = {
-    "incomplete": {"a__incomplete": ["engine", 5, 5, 5, 5, 5], "a__b": GOOD},
-    "not in a folder DEVELOPER/MODEL": {"flat": GOOD, "a__b": GOOD},
-}
+def test_model_that_has_no_developer_is_left_out():
+    """A transcript shows one that is incomplete."""
+    code, err, files = export(flat=GOOD, a__b=GOOD)
 
-
-@pytest.mark.parametrize(("reason", "models"), LEFT_OUT.items(), ids=LEFT_OUT)
-def test_model_that_cannot_be_exchanged_is_left_out(reason, models):
-    code, err, files = export(**models)
-
-    model = next(iter(models)).replace("__", "/")
-    assert f"left out of data: {model}: {reason}\n" in err
+    assert "left out of data: flat: not in a folder DEVELOPER/MODEL\n" in err
     assert (code, list(files)) == (1, ["b"])
 
 
-def test_file_of_a_model_is_replaced():
-    export(a__b=GOOD)
-    export(a__b=BAD)
+def test_file_of_a_model_is_replaced_and_none_leaves_the_folder():
+    for outcomes in (GOOD, BAD):
+        export("--benchmark", "../../x", a__b=outcomes)
 
     (file,) = Path("data").rglob("*.json")
-    assert file.parts[:-1] == ("data", "Leaderboard", "a", "b")
-
-
-def test_benchmark_cannot_leave_the_folder():
-    export("--benchmark", "../../x", a__b=GOOD)
-
-    assert [file.parts[1] for file in Path("data").rglob("*.json")] == ["-x"]
+    assert file.parts[:-1] == ("data", "-x", "a", "b")
 
 
 def test_organization_is_needed():

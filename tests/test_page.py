@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ENGINE_REQUIRED
-from test_leaderboard import FOUR, board, lb, report, write, write_hostile, write_outcomes
+from test_leaderboard import FOUR, board, lb, write, write_hostile, write_outcomes
 
 widths = pytest.mark.parametrize("width", [390, 800, 1000, 1400])  # pixels: phone to desktop
 
@@ -95,18 +95,19 @@ def test_cell_opens_its_details_and_closes_them(opened):
 
 
 @pytest.mark.parametrize("suspect", [None, "gone"])
-def test_open_cell_has_a_button_that_closes_it(opened, suspect):
+def test_open_cell_has_a_button_that_closes_it_and_suspicions_are_explained(opened, suspect):
     """A suspicious cell has a question mark there while it is closed."""
-    browser = opened(write(".", {"m/app": report(5, suspect_test=suspect)}))
+    browser = opened(write({"m/app": {"outcome": 5, "suspect_test": suspect}}))
     browser.find_element("css selector", ".heat summary").click()
 
     script = "return getComputedStyle(document.querySelector('summary'), '::after').content"
     assert browser.execute_script(script) == '"✕ close"'
+    explained = browser.find_element("css selector", ".if-suspect")
+    assert explained.is_displayed() is bool(suspect)
 
 
 def test_links_of_a_cell_open_its_report(opened):
-    folder = write(".", {"m/<b>app": report(5, "<b>app")})
-    browser = opened(folder, 390)
+    browser = opened(write({"m/<b>app": 5}), 390)
 
     browser.find_element("css selector", ".heat summary").click()
     browser.find_element("link text", "json").click()
@@ -114,34 +115,24 @@ def test_links_of_a_cell_open_its_report(opened):
     assert '"repo": "<b>app"' in browser.find_element("css selector", "body").text
 
 
-INCOMPLETE = {"if-incomplete", "if-no-score"}
+LEGENDS = {  # outcomes by model, and what is explained
+    "scores": ({"a": [5, 5], "gold": [10, 10]}, ""),
+    "incomplete": ({"a": [5, 5], "b": [6, "engine"]}, "if-incomplete if-no-score"),
+    "build": ({"a": [5, 5], "b": [6, "build"]}, "if-build"),
+    "interval": ({"a": [9, 8, 9, 8, 9, 8]}, "if-interval"),
+    "compared": ({"a": [5] * 6, "b": [6] * 6}, "if-behind if-compared"),
+    "reference": ({"a": [5, 5], "gold": [10, 9]}, "if-unfit"),
+}
 
 
-@pytest.mark.parametrize(
-    ("models", "words", "explained"),
-    [
-        ({"a": [5, 5], "b": [6, 6]}, [], set()),
-        ({"a": [5, 5], "b": [6, "engine"]}, [], INCOMPLETE),
-        ({"a": [5, 5], "b": [6, "build"]}, [], {"if-build"}),
-        ({"a": [9, 8, 9, 8, 9, 8]}, [], {"if-interval"}),
-        ({"a": [5] * 6, "b": [6] * 6}, [], {"if-compared", "if-behind"}),
-        ({"a": [5, 5], "gold": [10, 9]}, ["--reference=gold"], {"if-unfit"}),
-    ],
-    ids=["scores", "incomplete", "build", "interval", "compared", "reference"],
-)
-def test_legend_explains_only_what_is_on_the_page(opened, models, words, explained):
+@pytest.mark.parametrize(("models", "explained"), LEGENDS.values(), ids=LEGENDS)
+def test_legend_explains_only_what_is_on_the_page(opened, models, explained):
+    words = ["--reference=gold"] * ("gold" in models)
     browser = opened(write_outcomes(**models), 1400, *words)
 
     found = browser.find_elements("css selector", ".legend [class^=if-]")
-    assert {part.get_attribute("class") for part in found if part.is_displayed()} == explained
-
-
-def test_suspicious_result_is_explained(opened):
-    folder = write(".", {"m/app": report(5, suspect_test="disk")})
-
-    (explained,) = opened(folder).find_elements("css selector", ".if-suspect")
-
-    assert explained.is_displayed()
+    shown = {part.get_attribute("class") for part in found if part.is_displayed()}
+    assert " ".join(sorted(shown)) == explained
 
 
 def test_hostile_texts_run_and_load_nothing(opened):

@@ -33,6 +33,7 @@ HOSTILE = {  # what begins a text, and is then repeated
     "continued lines": ("RUN ", "         \\\n"),
     "flags": ("COPY", " --a"),
     "folders": ("", "/a"),
+    "ports": ("", ":x"),
     "the beginning of an exit code": ("", "executor failed running ["),
     "prefixes": ("", "ERROR: failed to solve: "),
 }
