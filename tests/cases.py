@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import NamedTuple
+
+
+def read_table(text, row):
+    """Return the rows of a text: a line without indentation begins one, "when -> then"."""
+    rows = []
+    for stanza in re.findall(r"(?m)^[^#\s].*(?:\n    .*)*", text):
+        head, *lines = stanza.split("\n    ")
+        rows.append(row(*head.split(" -> "), **dict(line.split(": ", 1) for line in lines)))
+    return rows
 
 
 def run_command(command, **more):

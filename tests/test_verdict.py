@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Mapping, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from cases import LOOK, TRUE, run_command
+from cases import LOOK, TRUE, read_table, run_command
 from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -18,69 +18,61 @@ import DockerfileEvaluator as de
 CHECK = de.read_rubric(
     b'{"tests": [{"type": "envvar_set", "params": {"name": "HOME"}}]}', "r.json"
 ).tests[0]
-RAN = de.ContainerRun(
-    phase="exit",
-    docker_code=0,
-    test_code=0,
-    state={},
-    printed=de.Printed((True, False)),
-    log="",
-    stderr="",
-    seconds=0.0,
-)
-# How far a container came, and docker's exit code: 1, or None at the limit of this phase
-ENDED_EARLY = RAN._replace(phase="start", docker_code=1, test_code=None)
-ENDED_IN_THE_TEST = ENDED_EARLY._replace(phase="test")
-ENDED_OTHERWISE = RAN._replace(docker_code=1)
-NOT_BEGUN = ENDED_EARLY._replace(docker_code=None)
-NOT_ENDED = ENDED_IN_THE_TEST._replace(docker_code=None)
-GOES_ON = RAN._replace(docker_code=None)
-NO_PROOF = de.NO_PROOF
-# The engine's record
-RUNNING = {"StartedAt": "2026-01-01T00:00:00Z", "Running": True, "ExitCode": 0}
-EXITED_WITH_1 = {**RUNNING, "Running": False, "ExitCode": 1}
-KILLED = {**EXITED_WITH_1, "ExitCode": 137}
-NEVER_STARTED = {**EXITED_WITH_1, "StartedAt": "0001-01-01T00:00:00Z"}
-
-
-# What happened in a container, the engine's record of it ({}: docker has removed it), the verdict
-VERDICTS = {
-    # Docker and the end marker agree: the check judges
-    "it passed": (RAN, {}, "passed"),
-    "it failed, after it was found": (RAN._replace(docker_code=3, test_code=3), {}, "failed"),
-    # The time limit of the test
-    "it took too long": (NOT_ENDED, {}, "timeout"),
-    "it ran on after it printed an end": (GOES_ON, RUNNING, "timeout"),
-    # Docker and the engine agree: the container ended by itself
-    "it ended before the test": (ENDED_EARLY, EXITED_WITH_1, "failed"),
-    "it ended during the test": (ENDED_IN_THE_TEST, EXITED_WITH_1, "failed"),
-    "it ended with another code": (ENDED_OTHERWISE, EXITED_WITH_1, "failed"),
-    # No record is no agreement
-    "no record, it ended before the test": (ENDED_EARLY, {}, NO_PROOF),
-    "no record, another exit code": (ENDED_OTHERWISE, {}, NO_PROOF),
-    "no record, it runs on after its end marker": (GOES_ON, {}, NO_PROOF),
-    # Docker and the engine disagree
-    "docker ended, the container runs": (ENDED_IN_THE_TEST, RUNNING, NO_PROOF),
-    "docker has another exit code": (ENDED_IN_THE_TEST, KILLED, NO_PROOF),
-    "docker waits for a container that has ended": (GOES_ON, EXITED_WITH_1, NO_PROOF),
-    # Nothing of the image has run
-    "it was never started": (ENDED_EARLY, NEVER_STARTED, NO_PROOF),
-    "it did not begin in time": (NOT_BEGUN, {}, de.NOT_STARTED),
-    "its shell hangs": (NOT_BEGUN, RUNNING, de.TOO_SLOW),
+RECORDS = {  # the engine's; "none": docker has removed the container
+    "none": {},
+    "running": {"StartedAt": "2026", "Running": True, "ExitCode": 0},
+    "ended:1": {"StartedAt": "2026", "Running": False, "ExitCode": 1},
+    "ended:137": {"StartedAt": "2026", "Running": False, "ExitCode": 137},
+    "unstarted": {"StartedAt": "0001-01-01T00:00:00Z", "Running": False, "ExitCode": 1},
 }
+# How far a container came, docker's exit code (- at the limit of this phase), that in the end
+# marker, and the engine's record
+VERDICTS = """
+# Docker and the end marker agree: the check judges
+exit 0 0 none -> passed
+exit 3 3 none -> failed
+# The time limit of the test; or it ran on after it printed an end
+test - - none -> timeout
+exit - 0 running -> timeout
+# Docker and the engine agree: the container ended by itself
+start 1 - ended:1 -> failed
+test 1 - ended:1 -> failed
+exit 1 0 ended:1 -> failed
+# No record is no agreement
+start 1 - none -> no proof
+exit 1 0 none -> no proof
+exit - 0 none -> no proof
+# Docker and the engine disagree
+test 1 - running -> no proof
+test 1 - ended:137 -> no proof
+exit - 0 ended:1 -> no proof
+# Nothing of the image has run
+start 1 - unstarted -> no proof
+start - - none -> not started
+start - - running -> too slow
+"""
 
 
-@pytest.mark.parametrize("what", VERDICTS)
-def test_verdict_needs_a_proof(what):
-    container, record, status = VERDICTS[what]
+def container(what):
+    """Return what happened in a container, whose row of VERDICTS begins with these words."""
+    phase, docker_code, test_code, record = what.split()
+    codes = [None if code == "-" else int(code) for code in (docker_code, test_code)]
+    printed = de.Printed((True, False))
+    return de.ContainerRun(phase, *codes, RECORDS[record], printed, "", "", 0.0)
 
-    assert de.verdict(CHECK, container._replace(state=record)).status == status
+
+def test_verdict_needs_a_proof():
+    rows = read_table(VERDICTS, lambda what, then: (what, then))
+
+    found = [(what, de.verdict(CHECK, container(what)).status) for what, _ in rows]
+
+    assert found == rows
 
 
 def test_message_says_that_a_container_ran_out_of_memory():
-    record = {**EXITED_WITH_1, "OOMKilled": True}
+    ended = container("start 1 - ended:1")
 
-    result = de.verdict(CHECK, ENDED_EARLY._replace(state=record))
+    result = de.verdict(CHECK, ended._replace(state={**ended.state, "OOMKilled": True}))
 
     assert "out of memory" in result.message
 
@@ -182,136 +174,124 @@ def test_every_container_has_its_own_name_and_nonce(fake, evaluate):
     assert len(first - second) == 2
 
 
-# Whose fault it is that a test proves nothing twice
-
-STARTS = {  # the result, is the image there, has another test begun: is it the image's fault?
-    (125, True, False): True,
-    (125, True, True): False,
-    (125, False, False): False,
-    (-9, True, False): False,
-    (de.TOO_SLOW, True, True): True,
-    (de.NOT_STARTED, True, True): False,
-}
+# What is run twice, and who is at fault if that proves nothing
 
 
-@pytest.mark.parametrize("case", STARTS, ids=str)
-def test_image_is_at_fault_if_it_alone_cannot_be_started(case):
-    end, has_image, has_begun = case
-    status, code = (NO_PROOF, end) if isinstance(end, int) else (end, None)
-    result = de.Result(status, "why", code)
-
-    is_fault = de.is_fault_of_image(result, has_image=has_image, has_begun=has_begun)
-
-    assert is_fault is STARTS[case]
-
-
-# What is run twice
-
-FULL = "echo 'write: No space left on device'; exit 1"
-
-
-class Twice(NamedTuple):
-    """What happens to the second of two tests, and what becomes of both."""
+class Flow(NamedTuple):
+    """What goes wrong, and what is run then (`keep`: without --rm), with the outcome."""
 
     when: str
-    outcome: str
+    then: str
     first: str = "cd /"
-    command: str = "cd /"
-    faults: str = ""  # as for tests/docker-fault
-    state: Mapping = {}  # what differs in the engine's record
-    runs: int = 2  # of the second test
+    second: str = "cd /"
+    faults: str = ""
+    state: str = "{}"  # what differs in the engine's record
+    options: str = "{}"
 
 
-TWICE = [
-    # The second run counts
-    Twice("docker was killed", "passed", faults="run do=die nth=2"),
-    Twice("docker failed", "passed", faults="run nth=2"),
-    Twice(
-        "the engine was away",
-        "passed",
-        faults="run do='lose the engine' nth=2; version do='find the engine' nth=5",
-    ),
-    Twice(
-        "docker was killed during the test",
-        "passed",
-        faults="run do='die within' nth=2",
-    ),
-    Twice(
-        "the command was killed",
-        "passed",
-        command="test -e once || { touch once; kill -9 $$; }",
-    ),
-    Twice(
-        "a child of the command was killed",
-        "passed",
-        command="test -e once || { touch once; echo 'make: *** [x] Killed'; exit 2; }",
-    ),
-    Twice(
-        "the disk was full",
-        "passed",
-        command=f"test -e once || {{ touch once; {FULL}; }}",
-    ),
-    # Twice the same: the image is at fault
-    Twice("the command is killed twice", "failed passed", command="kill -9 $$"),
-    Twice("the disk is full twice", "failed passed", command=FULL),
-    Twice("the command kills its container", "failed passed", command="kill -9 $PPID"),
-    # The image has started before, the control experiment succeeds: the engine is at fault
-    Twice("docker was killed twice", "engine", faults="run do=die since=2"),
-    Twice("docker cannot start it twice", "engine", faults="run since=2"),
-    Twice(
-        "docker cannot start it after a test that took too long",
-        "engine",
-        first="sleep 600",
-        faults="run since=2",
-    ),
-    Twice(
-        "the container runs, docker has ended",
-        "engine",
-        command="kill -9 $PPID",
-        state={"Running": True},
-    ),
-    Twice(
-        "the container has another exit code than docker",
-        "engine",
-        command="kill -9 $PPID",
-        state={"ExitCode": 3},
-    ),
-    # The control experiment fails
-    Twice(
-        "docker can start nothing",
-        "engine",
-        faults="run since=2 code=125; 'control run' code=125",
-    ),
-    # What is no accident
-    Twice("it fails", "failed passed", command="exit 1", runs=1),
-    Twice("it passes", "passed", command="echo no space left on device", runs=1),
-    Twice("it takes too long", "passed timeout", command="sleep 600", runs=1),
-]
+FLOWS = r"""
+# The second run counts
+docker was killed -> run, run, rm, keep, rm: passed
+    faults: run do=die nth=2
+docker failed -> run, run, rm, keep, rm: passed
+    faults: run nth=2
+the engine was away -> run, run, rm, keep, rm: passed
+    faults: run do=away count=3 nth=2
+docker was killed during the test -> run, run, rm, keep, rm: passed
+    faults: run do='die within' nth=2
+the command was killed -> run, run, keep, rm: passed
+    second: test -e once || { touch once; kill -9 $$; }
+a child of the command was killed -> run, run, keep, rm: passed
+    second: test -e once || { touch once; echo 'make: *** [x] Killed'; exit 2; }
+the disk was full -> run, run, keep, rm: passed
+    second: test -e once || { touch once; echo 'No space left on device'; exit 1; }
+# Twice the same: the image is at fault
+the command is killed twice -> run, run, keep, rm: failed passed
+    second: kill -9 $$
+the disk is full twice -> run, run, keep, rm, control, rm: failed passed
+    second: echo 'No space left on device'; exit 1
+the command kills its container -> run, run, rm, keep, rm: failed passed
+    second: kill -9 $PPID
+docker cannot start it, and no test began -> run, rm, keep, rm, control, rm, keep, rm: failed
+    faults: run
+    first: none
+its shell never begins a test -> run, run, rm, keep, rm, control, rm: failed passed
+    faults: run do=hang since=2; 'container inspect' code=0 stdout='{"Running": true}'
+# The image has started before, the control experiment succeeds: the engine is at fault
+docker is killed twice -> run, run, rm, keep, rm, control, rm: engine
+    faults: run do=die since=2
+docker is killed twice, and no test began -> run, rm, keep, rm, control, rm, keep, rm: engine
+    faults: run do=die
+    first: none
+docker cannot start it twice -> run, run, rm, keep, rm, control, rm: engine
+    faults: run since=2
+docker hangs twice -> run, run, rm, keep, rm, control, rm: engine
+    faults: run do=hang since=2
+docker cannot start it after a timeout -> run, rm, run, rm, keep, rm, control, rm: engine
+    first: sleep 600
+    faults: run since=2
+the container runs, docker has ended -> run, run, rm, keep, rm, control, rm: engine
+    second: kill -9 $PPID
+    state: {"Running": true}
+the container has another exit code than docker -> run, run, rm, keep, rm, control, rm: engine
+    second: kill -9 $PPID
+    state: {"ExitCode": 3}
+the engine does not tell -> run, run, rm, keep, rm, control, rm: engine
+    second: kill -9 $PPID
+    faults: 'container inspect' do=hang
+the image is gone -> run, rm, keep, rm, control, rm, keep, rm: engine
+    faults: run; 'image inspect' nth=3
+    first: none
+# The control experiment fails
+docker can start nothing -> run, run, rm, keep, rm, control, rm: engine
+    faults: run since=2 code=125; 'control run' code=125
+# The container starts without a network
+docker has no network -> run, rm, keep, rm, control, rm, keep, rm: engine
+    faults: run without=--network=none
+    first: none
+docker refuses the network of an option -> run, rm, keep, rm, control, rm, keep, rm: usage
+    faults: run without=--network=none
+    first: none
+    options: {"run_options": ["--network=x"]}
+it has the network of an option, but its shell hangs -> run, rm, keep, rm, control, rm: failed
+    faults: run do=hang; 'container inspect' code=0 stdout='{"Running": true}'
+    first: none
+    options: {"run_options": ["--network=x"]}
+# What is no accident
+it fails -> run, run: failed passed
+    second: exit 1
+it passes -> run, run: passed
+    second: echo no space left on device
+it takes too long -> run, run, rm: passed timeout
+    second: sleep 600
+the engine is away at the limit of a test -> run, run, rm: engine
+    second: sleep 600
+    faults: version since=3
+"""
 
 
-@pytest.mark.parametrize("row", TWICE, ids=lambda row: row.when)
-def test_second_run_counts_and_is_kept_for_the_engines_record(fake, evaluate, row):
-    fake.inject(row.faults)
-    fake.set(state=row.state)
-    commands = (row.first, row.command)
-
-    report = evaluate(["FROM x"], *map(run_command, commands))
-
-    assert outcome(report) == row.outcome, messages(report)
-    is_removed = ["--rm" in words for words in fake.calls("run")]
-    assert is_removed == [True, True, False][: 1 + row.runs]
-    is_retried = row.runs == 2 and row.outcome != "engine"
-    assert report["test_results"][1]["retried"] is is_retried
+def asked(fake):
+    """Yield what was run in order."""
+    runs = iter(fake.calls("run"))
+    for name in fake.names():
+        if name == "run":
+            yield "run" if "--rm" in next(runs) else "keep"
+        elif name in ("container rm", "control run"):
+            yield name.replace("container ", "").replace(" run", "")
 
 
-@pytest.mark.parametrize("do", ["hang after", "die within"])
-def test_container_that_did_not_end_is_removed_before_the_next_test_begins(fake, evaluate, do):
-    fake.fault("run", do, nth=1)
+@pytest.mark.parametrize("flow", read_table(FLOWS, Flow), ids=lambda flow: flow.when)
+def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, evaluate, flow):
+    """What did not end by itself is removed before anything else runs."""
+    fake.inject(flow.faults)
+    fake.set(state=json.loads(flow.state))
+    commands = [flow.first, flow.second][flow.first == "none" :]
 
-    evaluate(["FROM x"], TRUE, TRUE)
+    report = evaluate(["FROM x"], *map(run_command, commands), **json.loads(flow.options))
 
-    order = [name for name in fake.names() if name in ("run", "container rm")]
-    assert order[:3] == ["run", "container rm", "run"]
+    assert f"{', '.join(asked(fake))}: {outcome(report)}" == flow.then, messages(report)
+    is_retried = "keep" in flow.then and not report["error"]
+    assert report["test_results"][-1]["retried"] is is_retried
 
 
 @pytest.mark.parametrize("error", ["connection refused", "why"])
@@ -326,79 +306,32 @@ def test_build_that_met_the_network_is_retried_after_a_pause(fake, evaluate, err
 
 # Images that cannot be started
 
+CANNOT_START = {  # what goes wrong, a part of each message, and the number of warnings
+    "run code=125 stderr='docker: unable to find user app'": ("unable to find user app", 0),
+    r"""run code=127 stderr='docker: exec: "/bin/sh": stat /bin/sh: no such file or directory'""": (
+        "the image has no /bin/sh",
+        0,
+    ),
+    "run do=hang": ("--start-timeout", 1),
+}
 
-def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, evaluate):
-    fake.inject("run code=125 stderr='docker: unable to find user app'")
 
-    report = evaluate(["FROM x"], *[LOOK] * 6, TRUE)
+@pytest.mark.parametrize("faults", CANNOT_START)
+def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, evaluate, faults):
+    message, warnings = CANNOT_START[faults]
+    fake.inject(faults)
+
+    report = evaluate(["FROM x"], LOOK, LOOK, TRUE)
 
     assert outcome(report) == "failed"
-    assert all("unable to find user app" in message for message in messages(report))
+    assert all(message in text for text in [*messages(report), *report["warnings"]])
+    assert len(report["warnings"]) == warnings
     assert report["environment"]["image_starts"] is False
+    assert report["test_results"][2]["exit_code"] is None, "docker's is no exit code of a test"
     assert fake.count("control run") == 1
 
 
-def test_image_without_a_shell_fails_all_tests_with_that_reason(fake, evaluate):
-    error = 'exec: \\"/bin/sh\\": stat /bin/sh: no such file or directory: unknown.'
-    fake.inject(f"run code=127 stderr='docker: Error response from daemon: {error}'")
-
-    report = evaluate(["FROM x"], run_command("make"), TRUE)
-
-    assert outcome(report) == "failed"
-    assert all(message.startswith("the image has no /bin/sh") for message in messages(report))
-    codes = [row["exit_code"] for row in report["test_results"]]
-    assert codes == [None, None], "those of docker are no exit codes of tests"
-
-
-def test_image_that_does_not_start_in_time_fails_and_names_the_limit(fake, evaluate):
-    fake.fault("run", "hang")
-
-    report = evaluate(["FROM x"], TRUE, TRUE)
-
-    assert outcome(report) == "failed"
-    assert all("--start-timeout" in text for text in [*report["warnings"], *messages(report)])
-
-
-@pytest.mark.parametrize(
-    ("options", "state", "expected"),
-    [
-        ([], {}, "engine"),
-        (["--network=x"], {}, "usage"),
-        (["--network=x"], RUNNING, "failed"),  # it has its network, but its shell hangs
-    ],
-)
-def test_network_that_docker_refuses_is_no_fault_of_the_image(
-    fake, evaluate, monkeypatch, options, state, expected
-):
-    def run_container(_workspace, _test, options, keep):
-        is_alone = "--network=none" in options.run_options
-        return RAN if is_alone else NOT_BEGUN._replace(state=state)
-
-    monkeypatch.setattr(de, "run_container", run_container)
-
-    report = evaluate(["FROM x"], TRUE, run_options=options)
-
-    assert outcome(report) == expected, report["error"]
-
-
-def test_image_that_is_gone_is_no_fault_of_the_image(fake, evaluate):
-    fake.inject("run code=125; 'image inspect' nth=3")  # after those of build and control
-
-    assert outcome(evaluate(["FROM x"], TRUE)) == "engine"
-
-
 # The engine
-
-
-def test_engine_that_is_away_at_the_limit_of_a_test_ends_the_evaluation_without_a_score(
-    fake, evaluate
-):
-    late = run_command("touch ../lost; sleep 60")
-
-    report = evaluate(["FROM x"], TRUE, late, TRUE)
-
-    assert outcome(report) == "engine"
-    assert list(statuses(report).values()) == ["passed", "not_run", "not_run"]
 
 
 def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engine(fake, evaluate):
@@ -485,76 +418,95 @@ def test_part_of_the_points_is_rounded_down_and_never_all(case):
     assert points == POINTS[case]
 
 
-SUITES = {  # the command, more params: status and points
-    ("echo 3 passed; exit 1", ""): ("failed", 0.6),
-    ("echo 5 passed; exit 1", ""): ("passed", 1),
-    ("echo 7 passed", ""): ("passed", 1),
-    ("echo 5 passed; exit 1", '"exit_code": 0'): ("failed", 0),
-    ("echo 3 passed; exit 137", ""): ("failed", 0),
-    ("echo 5 passed; sleep 600", ""): ("timeout", 0),
-    ("echo 5 passed; kill -9 $PPID", ""): ("failed", 0),
-    ("echo 3 passed", '"contains": ["skipped"]'): ("failed", 0),
-    ("echo 3 passed", '"contains": ["passed"]'): ("failed", 0.6),
-}
+class Suite(NamedTuple):
+    """A command, the status and points of its test, what is counted, and what requires it."""
+
+    command: str
+    then: str
+    params: str = "{}"
 
 
-@pytest.mark.parametrize("case", SUITES, ids=str)
-def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, evaluate, case):
-    params = {**json.loads(f"{{{case[1]}}}"), "count": r"(\d+) passed", "of": 5}
-    test = run_command(case[0], id="suite")
-    test["type"] = "output_contains" if "contains" in params else "run_command"
-    test["params"].update(params)
+SUITES = """
+echo 3 passed; exit 1 -> failed 0.6 3 skipped
+echo 5 passed; exit 1 -> passed 1 5 passed
+echo 7 passed -> passed 1 7 passed
+echo 5 passed; false -> failed 0 5 skipped
+    params: {"exit_code": 0}
+echo 3 passed; exit 137 -> failed 0 3 skipped
+echo 5 passed; sleep 600 -> timeout 0 None skipped
+echo 5 passed; kill -9 $PPID -> failed 0 None skipped
+echo 3 passed; true -> failed 0 3 skipped
+    params: {"contains": ["skipped"]}
+echo 3 passed; cd / -> failed 0.6 3 skipped
+    params: {"contains": ["passed"]}
+"""
+
+
+@pytest.mark.parametrize("suite", read_table(SUITES, Suite), ids=lambda suite: suite.command)
+def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, evaluate, suite):
+    params = {"command": suite.command, "count": r"(\d+) passed", "of": 5}
+    params.update(json.loads(suite.params))
+    kind = "output_contains" if "contains" in params else "run_command"
+    test = {"type": kind, "id": "suite", "params": params}
 
     report = evaluate(["FROM x"], TRUE, test, {**TRUE, "requires": ["suite"]})
 
     _, row, other = report["test_results"]
-    assert (row["status"], row["score"]) == SUITES[case]
-    assert (row["counted"] is None) is (row["status"] == "timeout" or "PPID" in case[0])
-    assert other["status"] == ("passed" if row["status"] == "passed" else "skipped")
+    found = f"{row['status']} {row['score']:g} {row['counted']} {other['status']}"
+    assert found == suite.then
 
 
 # Services
 
 SERVICE = {**TRUE, "service": 8080}
 HTTP = {"type": "http_responds", "service": 8080, "params": {}}
+TESTS = {"port": SERVICE, "true": {**TRUE, "service": True}, "http": HTTP}
 
 
-@pytest.mark.parametrize("test", [SERVICE, {**TRUE, "service": True}, HTTP], ids=str)
+OWN = "given=--detach without=--entrypoint=/bin/sh"
+
+
+class Service(NamedTuple):
+    """What is wrong with an image's own command, and the message of a test beside it."""
+
+    when: str
+    then: str
+    faults: str = f"run {OWN} stderr='docker: exec: \"nosuch\": not found'"
+    state: str = "{}"
+    listens: str = "true"
+    tests: str = "port"
+    is_retried: str = "true"
+
+
+SERVICES = r"""
+it cannot be started -> docker run: exec: "nosuch": not found
+it cannot be started, no port -> docker run: exec: "nosuch": not found
+    tests: true
+it cannot be started, HTTP -> docker run: exec: "nosuch": not found
+    tests: http
+it ended -> the image's own command ended with exit code 3: no port is free
+    faults: exec stderr='it is not running'; logs do=print stdout='no port is free'
+    state: {"Running": false, "ExitCode": 3}
+it does not listen -> nothing listens on port 8080 in time (see --start-timeout)
+    faults: ;
+    listens: false
+    is_retried: false
+"""
+
+
+@pytest.mark.parametrize("row", read_table(SERVICES, Service), ids=lambda row: row.when)
 @pytest.mark.parametrize("first", [[TRUE], []], ids=["another test began", "it is the first"])
-def test_own_command_that_cannot_be_started_fails_only_its_tests(fake, evaluate, test, first):
-    fake.set(own_command='exec: "nosuch": executable file not found in $PATH: unknown')
+def test_own_command_fails_only_its_tests(fake, evaluate, row, first):
+    fake.set(state=json.loads(row.state), listens=json.loads(row.listens))
+    fake.inject(row.faults)
 
-    report = evaluate(["FROM x"], *first, test, TRUE)
+    report = evaluate(["FROM x"], *first, TESTS[row.tests], TRUE)
 
     assert [*statuses(report).values()] == ["passed"] * len(first) + ["failed", "passed"]
-    assert "nosuch" in messages(report)[len(first)]
+    test = report["test_results"][len(first)]
+    assert (test["message"], test["retried"]) == (row.then, json.loads(row.is_retried))
+    assert ("[its own command]" in test["output"]) is ("logs" in row.faults)
     assert report["warnings"] == fake.left() == []
-
-
-FLAWS = {  # settings of the fake engine, and the message of a test beside a service
-    "it ended": (
-        {"service": {"Running": False, "ExitCode": 3}, "log": "no port is free\n"},
-        "the image's own command ended with exit code 3: no port is free",
-    ),
-    "it does not listen": (
-        {"listens": False},
-        "nothing listens on port 8080 in time (see --start-timeout)",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", FLAWS)
-def test_service_that_ends_or_does_not_listen_fails_with_the_reason(fake, evaluate, what):
-    settings, message = FLAWS[what]
-    fake.set(**settings)
-
-    report = evaluate(["FROM x"], TRUE, SERVICE)
-
-    row = report["test_results"][1]
-    assert (row["status"], row["message"]) == ("failed", message)
-    assert row["retried"] is (what == "it ended")
-    assert settings.get("log", "") in row["output"]
-    assert fake.left() == []
 
 
 @pytest.mark.parametrize("option", ["network=host", "net=name=host", "network=container:x"])
@@ -596,9 +548,8 @@ def test_status_and_body_of_a_response():
 
 
 def test_request_is_repeated_until_the_response_fits_and_the_last_one_counts(fake, evaluate):
-    fake.shell('nonce=$4; echo "$nonce=B"; n=$(cat n || echo 0); echo $((n + 1)) >n')
-    shell = fake.folder / "shell"
-    shell.write_text(shell.read_text() + 'echo "HTTP/1.0 $((500 + n)) x"; echo "$nonce=E 0"\n')
+    answer = 'echo "$4=B"; echo x >>n; echo "HTTP/1.0 $((500 + $(wc -l <n))) x"; echo "$4=E 0"'
+    fake.shell(answer)
     tests = [{**HTTP, "params": {"status": 503}}, {**HTTP, "params": {"status": 599}, "timeout": 9}]
 
     report = evaluate(["FROM x"], *tests)
@@ -608,7 +559,7 @@ def test_request_is_repeated_until_the_response_fits_and_the_last_one_counts(fak
     assert second["status"] == "failed"
     assert second["message"].endswith(", expected status 599")
     assert second["execution_time"] > first["execution_time"] > 0
-    assert 3 + 3 < int((fake.root / "n").read_text()) <= 3 + 1 + 9
+    assert 3 + 3 < len((fake.root / "n").read_text().split()) <= 3 + 1 + 9
 
 
 def test_image_without_an_http_client_fails_at_once_and_says_so(fake, evaluate):
