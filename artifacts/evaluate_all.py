@@ -832,7 +832,8 @@ class Batch:
         else:  # Somebody may have deleted the earlier report.
             self.scores.pop(task, None)
         if not earlier_score and (problems or not report):
-            de.keep_previous(path)  # A score for other inputs would count for the new ones.
+            with contextlib.suppress(de.EvaluationError):
+                de.keep_previous(path)  # A score for other inputs would count for the new ones.
         if task not in self.scores:
             self.outcomes[task] = outcome._replace(report=None)
         return outcome
