@@ -34,6 +34,12 @@ def run_by_bash(command):
     return of_type("run_command", command=command, shell="/bin/bash")
 
 
+def read_tests(*tests):
+    """Return tests as the evaluator reads them; a text is the command of one."""
+    content = [run_command(test) if isinstance(test, str) else test for test in tests]
+    return review.de.read_rubric(json.dumps({"tests": content}).encode(), "rubric").tests
+
+
 # Lint. A text is the command of a test.
 
 DRAW = {"a": [1, 10**7]}
@@ -91,14 +97,8 @@ WARNED = {
         output_contains("java -version", "17.0."),
     ],
     "counts-failures": [
-        counts(r"(\d+) tests"),
-        counts(r"Ran (\d+)"),
-        counts(r"(\d+) total"),
-        counts(r"Tests run: (\d+)"),
-        counts("test_"),
-        counts("ok "),
-        counts(r"(\d+) examples"),
-        counts("tests passed"),
+        *map(counts, [r"(\d+) tests", r"Ran (\d+)", r"(\d+) total", r"Tests run: (\d+)"]),
+        *map(counts, ["test_", "ok ", r"(\d+) examples", "tests passed"]),
     ],
     "literal-path": [
         of_type("command_exists", name="~/bin/x"),
@@ -190,13 +190,7 @@ ACCEPTED = [
 def rules(test):
     """Return the rules that a test breaks."""
     shfmt = review.find_shfmt() or pytest.skip("needs shfmt (pip install shfmt-py)")
-    test = run_command(test) if isinstance(test, str) else test
-    rubric = review.de.read_rubric(json.dumps({"tests": [test]}).encode(), "rubric")
-    return [rule for _, rule, _ in review.lint(rubric.tests, shfmt)]
-
-
-def read_tests(*tests):
-    return review.de.read_rubric(json.dumps({"tests": tests}).encode(), "rubric").tests
+    return [rule for _, rule, _ in review.lint(read_tests(test), shfmt)]
 
 
 @pytest.mark.parametrize(
@@ -211,20 +205,24 @@ def test_lint_is_silent_about_what_it_cannot_know(test):
     assert rules(test) == []
 
 
+def test_nothing_is_said_about_a_very_long_command():
+    assert rules(f"nosuch{' && nosuch' * 1000}; true") == []
+
+
 def test_other_tests_of_a_service_are_advised_to_require_the_first():
     tests = read_tests(
-        run_command("make"),
+        "make",
         {**run_command("true"), "service": True},
         {**responds(), "id": "first"},
         {**responds(), "id": "second", "requires": ["first"]},
         {**responds(), "requires": ["second"]},
-        {**responds(), "id": "lonely"},
+        responds(),
     )
 
-    problems = [problem for problem in review.lint(tests, None) if problem[1] == review.ADVICE]
+    ((at, rule, text),) = review.lint(tests, None)
 
-    assert [at for at, _, _ in problems] == [5]
-    assert "require 'first'" in problems[0][2]
+    assert (at, rule) == (5, review.ADVICE)
+    assert "require 'first'" in text
 
 
 @pytest.mark.parametrize("command", [*CANNOT_FAIL, *MAY_FAIL])
@@ -241,12 +239,10 @@ def test_without_shfmt_one_line_says_so_and_sh_finds_syntax_errors(rubric, monke
     monkeypatch.setattr(review, "find_shfmt", lambda: None)
     path = rubric(run_command("if"), run_command("echo || true"))
 
-    code, out, err = run(path, path)
+    _, out, err = run(path, path)
 
     assert re.fullmatch("warning: .* shfmt .*\n", err)
-    assert "no-syntax: tests[0] " in out
-    assert "cannot-fail" not in out
-    assert code == 1
+    assert re.findall("(.*): tests", out) == [f"{path}: no-syntax"] * 2
 
 
 def test_interrupt_ends_what_runs_and_cleans_up(fake, rubric, tmp_path):
@@ -268,58 +264,63 @@ def test_free_test_behind_a_failing_one_is_found(rubric):
     assert "bare: tests[1] 'run_command_2': " in run(path, "--base", "x")[1]
 
 
-def test_only_the_faked_image_has_no_network(fake, rubric):
-    run(rubric(run_command("make")), "--base=x", "--run-option=--network=host")
-
-    networks = [[word for word in words if "network" in word] for words in fake.calls("run")]
-    assert networks == [["--network=host"], ["--network=none"]]
-
-
-def test_options_are_those_of_all_builds_and_containers(fake, rubric):
+def test_options_are_those_of_all_builds_and_containers_but_the_faked_has_no_network(fake, rubric):
     options = ["--build-option=--build-arg=A=1", "--run-option=--memory=2g"]
 
-    run(rubric(run_command("make")), "--base=x", *options)
+    run(rubric(run_command("make")), "--base=x", *options, "--run-option=--network=host")
 
-    assert ["--build-arg=A=1" in words for words in fake.calls("build")] == [True] * 2
-    assert ["--memory=2g" in words for words in fake.calls("run")] == [True] * 2
+    given = re.compile("--(?:build-arg|memory|network)=.*")
+    found = [list(filter(given.match, words)) for words in fake.calls("build")]
+    assert found == [["--build-arg=A=1"]] * 2
+    found = [list(filter(given.match, words)) for words in fake.calls("run")]
+    assert found == [["--memory=2g", "--network=host"], ["--memory=2g", "--network=none"]]
 
 
-@pytest.mark.parametrize("option", ["--build-option=--tag=x", "--run-option=x"])
-def test_option_that_no_evaluation_takes_is_a_bad_argument(option, rubric):
-    code, _, err = run(rubric(run_command("make")), "--base=x", option)
+def test_option_that_no_evaluation_takes_is_a_bad_argument(rubric):
+    code, _, err = run(rubric(run_command("make")), "--base=x", "--build-option=--tag=x")
 
     assert re.fullmatch("error: .*\n", err)
     assert code == 2
 
 
-NOTHING = "measures nothing: "
+@pytest.fixture
+def measured(fake, rubric):
+    """Measure a test with the solution `FROM x`; return the exit code, stdout and stderr.
+
+    The containers of the fake engine have the files of this machine, and no stubs.
+    """
+
+    def measure(test, *words, solution="FROM x"):
+        Path("Dockerfile").write_text(solution)
+        test = run_command(test) if isinstance(test, str) else test
+        return run(rubric(test), "--base=x", *words)
+
+    return measure
 
 
-# The containers of the fake engine have the files of this machine, and no stubs.
-@pytest.mark.usefixtures("fake")
+SOLUTION_TOO = "--solution=Dockerfile"
+
+
 @pytest.mark.parametrize(
     ("command", "solution", "measures"),
     [
         ("test -d /", [], False),  # the faked image gets all points
-        ("test -d /", ["--solution=Dockerfile"], False),  # so does the solution
         ("false", [], True),
-        ("false", ["--solution=Dockerfile"], False),  # only the solution earns nothing
-        ('echo >>runs; test "$(wc -l <runs)" -eq 3', ["--solution=Dockerfile"], True),
+        ("false", [SOLUTION_TOO], False),  # only the solution earns nothing
+        ('echo >>runs; test "$(wc -l <runs)" -eq 3', [SOLUTION_TOO], True),
     ],
 )
-def test_rubric_that_measures_nothing_is_named(command, solution, measures, rubric):
-    Path("Dockerfile").write_text("FROM x\n")
+def test_rubric_that_measures_nothing_is_named(command, solution, measures, measured):
+    code, out, _ = measured(command, *solution)
 
-    code, out, _ = run(rubric(run_command(command)), "--base=x", *solution)
-
-    assert (NOTHING in out) == (not measures)
+    assert ("measures nothing: " in out) == (not measures)
     assert (code == 0) == measures
 
 
 @pytest.mark.parametrize(
     ("test", "has_advice"),
     [
-        (run_command("true"), True),
+        ("true", True),
         (of_type("run_command", command=": {a}", draw=DRAW), False),
         (of_type("commands_exist", names=["sh"]), False),
         (responds(), True),
@@ -334,34 +335,32 @@ def test_draw_is_advised_where_it_can_be_used(test, has_advice, rubric):
 
 def test_only_what_the_solution_earns_beyond_the_others_counts():
     tests = read_tests({**counts("ok"), "score": 4}, {**counts("ok"), "score": 2})
-    measured = {
-        "bare": [review.Measured(1, ["5 of 20"]), review.Measured(2, [])],
-        "faked": [review.Measured(0.5, ["2 of 20"]), review.Measured(0, ["0 of 20"])],
-        "solution": [review.Measured(3.5, ["19 of 20"]), review.Measured(1.5, ["15 of 20"])],
+    results = {  # the points and the message of each test
+        "bare": [(1, ["5 of 20"]), (2, [])],
+        "faked": [(0.5, ["2 of 20"]), (0, ["0 of 20"])],
+        "solution": [(3.5, ["19 of 20"]), (1.5, ["15 of 20"])],
     }
+    measured = {name: [review.Measured(*each) for each in rows] for name, rows in results.items()}
 
-    problems = list(review.judge(tests, measured, 1))
+    problems = [" ".join(map(str, problem)) for problem in review.judge(tests, measured, 1)]
 
-    assert review.earned(tests, measured) == 2.5
     assert review.points_line(tests, measured) == (
         "bare 3 (50.0%), faked 0.5 (8.3%), solution 5 (83.3%), "
         "points only the solution earns: 2.5 of 6"
     )
-    assert [(at, name, text.partition(" on ")[0]) for at, name, text in problems] == [
-        (0, "bare", "earns 1 of 4 points"),
-        (0, "solution", "failed 1 of 1 times: 19 of 20"),
-        (1, "bare", "passes"),
-        (1, "solution", "failed 1 of 1 times: 15 of 20"),
+    assert [text.partition(" on ")[0] for text in problems] == [
+        "0 bare earns 1 of 4 points",
+        "0 solution failed 1 of 1 times: 19 of 20",
+        "1 bare passes",
+        "1 solution failed 1 of 1 times: 15 of 20",
     ]
 
 
-@pytest.mark.usefixtures("fake")
-def test_fewest_points_of_several_evaluations_count(rubric):
-    Path("Dockerfile").write_text("FROM x\n")
+def test_fewest_points_of_several_evaluations_count(measured):
     more = {**counts("x", of=4), "score": 4}  # one line more each time: 1, 2, then the solution's
     more["params"]["command"] = "echo x >>runs; cat runs"
 
-    out = run(rubric(more), "--base=x", "--solution=Dockerfile", "--repeat=2")[1]
+    out = measured(more, SOLUTION_TOO, "--repeat=2")[1]
 
     assert "bare 1 (25.0%), faked 2 (50.0%), solution 3 (75.0%)" in out
     assert "solution earns: 1 of 4" in out
@@ -384,18 +383,14 @@ COUNTED = {
 
 @pytest.mark.parametrize(("expression", "number"), COUNTED.items())
 def test_line_that_an_expression_counts_is_made(expression, number):
-    (test,) = read_tests(counts(expression))
+    """As often as it must be counted, at most MAX_LINES times."""
+    for of, expected in ((20, 20), (10**9, review.MAX_LINES)):
+        (test,) = read_tests(counts(expression, of))
 
-    lines = review.counted_lines(test.check)
+        lines = review.counted_lines(test.check)
 
-    assert len(lines) == 20
-    assert review.number_counted(test.check, lines[0]) == number
-
-
-def test_lines_for_a_count_are_bounded():
-    (test,) = read_tests(counts("ok", of=10**9))
-
-    assert len(review.counted_lines(test.check)) == review.MAX_LINES
+        assert len(lines) == expected
+        assert review.number_counted(test.check, lines[0]) == number
 
 
 @pytest.mark.parametrize(
@@ -415,32 +410,27 @@ def test_workdir_of_a_solution_is_where_its_workdirs_lead(lines, folder):
 
 def test_base_image_has_no_workdir_of_the_solution(tmp_path):
     Path("Dockerfile").write_text("FROM x\nWORKDIR /srv\n")
-    arguments = review.parse_arguments(["r", "--base=x", "--context=.", "--solution=Dockerfile"])
+    arguments = review.parse_arguments(["r", "--base=x", "--context=.", SOLUTION_TOO])
 
-    images = list(review.write_images(str(tmp_path), "r", [], arguments))
+    images = review.write_images(str(tmp_path), "r", [], arguments)
 
-    has_workdir = [
-        image.name for image in images if "WORKDIR /srv\n" in Path(image.dockerfile).read_text()
-    ]
-    assert has_workdir == ["copied", "faked", "solution"]
+    texts = {image.name: Path(image.dockerfile).read_text() for image in images}
+    assert [name for name in texts if "WORKDIR /srv\n" not in texts[name]] == ["bare"]
 
 
-@pytest.mark.usefixtures("fake")
-def test_test_that_the_solution_fails_only_sometimes_is_named(rubric):
-    Path("Dockerfile").write_text("FROM x\n")
-    third = run_command('echo >>runs; test "$(wc -l <runs)" -ne 3')  # after bare and faked
+def test_test_that_the_solution_fails_only_sometimes_is_named(measured):
+    third = 'echo >>runs; test "$(wc -l <runs)" -ne 3'  # after bare and faked
 
-    code, out, _ = run(rubric(third), "--base=x", "--solution=Dockerfile", "--repeat=2")
+    code, out, _ = measured(third, SOLUTION_TOO, "--repeat=2")
 
     assert "solution: tests[0] 'run_command_1': failed 1 of 2 times" in out
     assert code == 1
 
 
-@pytest.mark.usefixtures("fake")
-def test_solution_that_cannot_be_built_keeps_the_other_measurements(rubric):
-    Path("Dockerfile").write_text("FROM x\nCOPY missing /\n")
+def test_solution_that_cannot_be_built_keeps_the_other_measurements(measured):
+    missing = "FROM x\nCOPY missing /\n"
 
-    code, out, err = run(rubric(run_command("test -d /")), "--base=x", "--solution=Dockerfile")
+    code, out, err = measured("test -d /", SOLUTION_TOO, solution=missing)
 
     assert "bare: tests[0] " in out
     assert "--solution-context" in err
@@ -525,9 +515,13 @@ def test_faked_image_serves_and_prints_what_is_counted(clean_engine, rubric, bas
 
     out = run(path, "--base", base)[1]
 
-    free = re.findall(r"(?:bare|faked): tests\[(\d+)\]", out)
-    assert list(map(int, free)) == list(range(len(SERVED)))
+    assert free(out) == list(range(len(SERVED)))
     assert "bare 0 (0.0%), faked 5 (83.3%)" in out
+
+
+def free(out):
+    """Return the tests that give points to an image without the work."""
+    return [int(at) for at in re.findall(r"(?:bare|faked): tests\[(\d+)\]", out)]
 
 
 def test_faked_image_has_stubs_of_names_and_strings(clean_engine, rubric):
@@ -535,5 +529,4 @@ def test_faked_image_has_stubs_of_names_and_strings(clean_engine, rubric):
 
     out = run(path, "--base", "debian:bookworm-slim")[1]
 
-    free = re.findall(r"(?:bare|faked): tests\[(\d+)\]", out)
-    assert list(map(int, free)) == list(range(len(PASSED_BY_STUBS)))
+    assert free(out) == list(range(len(PASSED_BY_STUBS)))
