@@ -14,7 +14,7 @@ from batch import ea, finished, run, scores, start, tree
 from cases import run_command
 from engine import wait_for
 from fake_engine import Engine
-from test_readme import DASK, SCHEDULER, WORKER
+from test_readme import ARTIFACTS
 
 pytestmark = pytest.mark.long("starts Dask clusters")
 
@@ -37,12 +37,12 @@ def cluster(fake, tmp_path, request):
         return process
 
     def worker(name, **environment):
-        command = f"{WORKER.replace('tcp://HOST:8786', address)} --no-nanny --nthreads 1"
+        command = f"{ARTIFACTS.worker.replace('tcp://HOST:8786', address)} --no-nanny --nthreads 1"
         process = start_dask(name, f"{command} --name {name}", **environment)
         wait_for(lambda: "Registered to:" in (tmp_path / name).read_text())
         return process
 
-    command = f"{SCHEDULER} --host 127.0.0.1 --port 0 --scheduler-file {file}"
+    command = f"{ARTIFACTS.scheduler} --host 127.0.0.1 --port 0 --scheduler-file {file}"
     scheduler = start_dask("scheduler", command)
     address = wait_for(lambda: file.exists() and json.loads(file.read_text() or "{}"))["address"]
     return SimpleNamespace(address=address, scheduler=scheduler, worker=worker)
@@ -61,7 +61,7 @@ def test_worker_needs_none_of_our_programs(cluster, fake, tmp_path):
     cluster.worker("other", PYTHONPATH=f"{tmp_path}:{fake.site}")
     expected = write_tree(4)
 
-    _, _, *words = DASK.replace("tcp://HOST:8786", cluster.address).split()
+    _, _, *words = ARTIFACTS.dask.replace("tcp://HOST:8786", cluster.address).split()
     code, _, _ = run(*words, "--no-repeat")
 
     assert scores() == expected

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 from batch import scores, tree
 from cases import run_command
-from conftest import PROJECT, error_of, load_program, make_report, outcome, schema
+from conftest import PIPES, PROJECT, error_of, load_program, make_report, outcome, schema
 from engine import census
 from test_injection import INTERRUPTS, MODES, SCENARIOS
+from test_leaderboard import write
 
 import DockerfileEvaluator as de
 
@@ -53,6 +54,10 @@ class Page:
         self.taken.add(found)
         return found
 
+    def take(self, **patterns):
+        """Let attributes be commands."""
+        vars(self).update({name: self.command(pattern) for name, pattern in patterns.items()})
+
     def examples(self, kind, word=""):
         """Return the examples in a language that have a word."""
         found = FENCED.findall(self.text)
@@ -61,70 +66,78 @@ class Page:
 
 MAIN, ARTIFACTS, RUBRICS, REPORTS, TESTS = PAGES = [Page(folder) for folder in FOLDERS]
 
-# Of the main page
-CLONE = MAIN.command("git clone")
-QUICK_START = MAIN.command("--dockerfile artifacts/example.dockerfile")
-RUN_TESTS = MAIN.command("^tests/run$")
-OWN = MAIN.command("--repo express")
-BENCHMARK = MAIN.command("evaluate_all.py")
-BOARD = MAIN.command("leaderboard.py")
+MAIN.take(
+    clone="git clone",
+    quick_start="--dockerfile artifacts/example.dockerfile",
+    run_tests="^tests/run$",
+    own="--repo express",
+    benchmark="evaluate_all.py",
+    board="leaderboard.py",
+)
+ARTIFACTS.take(
+    list="--list",
+    all="evaluate_all.py$",
+    tree="cd artifacts/tree.* --reference",
+    two_repositories="--repo express --repo flask",
+    one="Dockerfile.slug",
+    keep="--keep-image",
+    one_test="--test compiles",
+    overlay="--overlay",
+    shard_board="leaderboard.py",
+    scheduler="dask scheduler",
+    worker="dask worker",
+    dask="--dask",
+    again="--again",
+    prune="docker builder prune",
+    hidden="--mount=",
+    frontend="BUILDKIT_SYNTAX",
+    cache="http_proxy",
+    ci_step="--junit",
+)
+RUBRICS.take(
+    lint=r"review.py rubrics/\*.json$",
+    measure="--repeat 3",
+    check="--check",
+    review="review.py rubric.json",
+)
+REPORTS.take(
+    ranking="leaderboard.py reports/$",
+    export="--eee",
+    validate="every_eval_ever validate",
+    reward="jq -e",
+    ctrf="npx junit-to-ctrf",
+)
+TESTS.take(
+    picture="tests/picture",
+)
+# Other examples; test_dask.py runs the commands of Dask
 RUBRIC = MAIN.examples("json")
 PRINTED = MAIN.examples("")
 LAYOUT = re.findall(r"^    (\S+)   .*$", MAIN.text, re.MULTILINE)
-# Of the page of many Dockerfiles
-LIST = ARTIFACTS.command("--list")
-ALL = ARTIFACTS.command("evaluate_all.py$")
-TREE = ARTIFACTS.command("cd artifacts/tree.* --reference")
-TWO_REPOSITORIES = ARTIFACTS.command("--repo express --repo flask")
-ONE = ARTIFACTS.command("Dockerfile.slug")
-KEEP = ARTIFACTS.command("--keep-image")
-ONE_TEST = ARTIFACTS.command("--test compiles")
-OVERLAY = ARTIFACTS.command("--overlay")
 SHARDS = [ARTIFACTS.command(f"--shard {part}/2") for part in (1, 2)]
-SHARD_BOARD = ARTIFACTS.command("leaderboard.py")
-SCHEDULER = ARTIFACTS.command("dask scheduler")  # test_dask.py runs these three
-WORKER = ARTIFACTS.command("dask worker")
-DASK = ARTIFACTS.command("--dask")
-AGAIN = ARTIFACTS.command("--again")
-PRUNE = ARTIFACTS.command("docker builder prune")
-HIDDEN = ARTIFACTS.command("--mount=")
-FRONTEND = ARTIFACTS.command("BUILDKIT_SYNTAX")
-CACHE = ARTIFACTS.command("http_proxy")
-CI_STEP = ARTIFACTS.command("--junit")
 PROXIES = ARTIFACTS.examples("json")
 HARNESS = ARTIFACTS.examples("python", "def reward")
 TAKE_OUT = ARTIFACTS.examples("python", "FENCED")
-# Of the others
-LINT = RUBRICS.command(r"review.py rubrics/\*.json$")
-MEASURE = RUBRICS.command("--repeat 3")
 LINTED = RUBRICS.examples("")
-RANKING = REPORTS.command("leaderboard.py reports/$")
-EXPORT = REPORTS.command("--eee")
-VALIDATE = REPORTS.command("every_eval_ever validate")
-REWARD = REPORTS.command("jq -e")
-CTRF = REPORTS.command("npx junit-to-ctrf")
-CHECK = RUBRICS.command("--check")
-REVIEW = RUBRICS.command("review.py rubric.json")
 WEAK = RUBRICS.examples("json", "Hello, World!")
 DRAW = RUBRICS.examples("json", "draw")
 WITH_DRAW = f'{{"tests": [{DRAW}]}}'
 PART = RUBRICS.examples("json", '"count"')
 SERVICE = RUBRICS.examples("json", "http_responds")
 OWN_SUITES = [RUBRICS.command("-m pytest"), RUBRICS.command("-m unittest")]
-COUNTS = re.findall(r"^\| ([^`|]+) \| `.+` \| `(.+)` \|$", RUBRICS.text, re.MULTILINE)
+COUNTS = dict(re.findall(r"^\| ([^`|]+) \| `.+` \| `(.+)` \|$", RUBRICS.text, re.MULTILINE))
 FROM_SETUPBENCH = RUBRICS.examples("python", "Setup successful")
 EXCERPT = REPORTS.examples("json")
 PYTEST = [TESTS.command(word) for word in ("-k limit", "test_hostile", "--collect-only")]
-PICTURE = TESTS.command("tests/picture")
 BEFORE_A_RELEASE = [TESTS.command("tests/soak"), TESTS.command("tests/bench")]
 EXAMPLE_TEST = TESTS.examples("python")
 
 BUSYBOX = "FROM busybox:stable"
-SUITES = PROJECT / "tests" / "logs" / "suites.json"  # what the tools printed
+SUITES = json.loads((PROJECT / "tests" / "logs" / "suites.json").read_text())  # what tools printed
 
 
 def run(command):
-    return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True)
+    return subprocess.run(["sh", "-c", command], text=True, **PIPES)
 
 
 def run_clone(command):
@@ -170,8 +183,8 @@ def written(folder="reports"):
     return sorted(map(str, Path(folder).rglob("*.json")))
 
 
-def read_report(file):
-    content = json.loads(Path(file).read_text())
+def read_report(place):
+    content = json.loads(Path(f"reports/{place}.json").read_text())
     schema("report").validate(content)
     return content
 
@@ -182,13 +195,17 @@ def anchors(text):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def keys(value):
-    """Return the keys of a value and of all in it, of lists those of each item."""
-    if isinstance(value, list):
-        return set().union(*map(keys, value))
-    if not isinstance(value, dict):
-        return set()
-    return set(value).union(*(keys(item) for item in value.values()))
+@pytest.fixture
+def reported(dockerfile, rubric):
+    """Return a function that writes report.json and score.xml: see make_report()."""
+
+    def write(result):
+        tests = [run_command("true")] * len(result)
+        report = make_report(result, de.Options(dockerfile("FROM x"), "r", rubric(*tests)))
+        Path("report.json").write_text(de.as_json(report))
+        Path("score.xml").write_text(de.as_junit(report))
+
+    return write
 
 
 # Links, tables and examples
@@ -242,13 +259,17 @@ def counted(expression, text):
     return tally.count
 
 
-@pytest.mark.parametrize(("suite", "expression"), COUNTS, ids=[suite for suite, _ in COUNTS])
-def test_count_of_a_suite_is_the_number_of_passed_tests(suite, expression):
-    logs = [log for log in json.loads(SUITES.read_text()) if log["suite"] == suite]
+@pytest.mark.parametrize("log", SUITES, ids=lambda log: log["suite"])
+def test_count_of_a_suite_is_the_number_of_passed_tests(log):
+    """Lint finds nothing in it."""
+    expression = COUNTS[log["suite"]]
 
-    assert logs
-    for log in logs:
-        assert counted(expression, log["output"]) == log["passed"]
+    assert counted(expression, log["output"]) == log["passed"]
+    assert counted(expression, load_program(PROJECT / "rubrics" / "review.py").FAILED_SUITE) == 0
+
+
+def test_each_count_has_a_log():
+    assert set(COUNTS) == {log["suite"] for log in SUITES}
 
 
 @pytest.mark.parametrize("command", OWN_SUITES)
@@ -257,24 +278,10 @@ def test_suite_of_the_table_is_counted(command):
         "import unittest\nclass TestX(unittest.TestCase):\n"
         "  def test_a(self): pass\n  def test_b(self): pass\n  def test_c(self): self.fail()\n"
     )
-    (expression,) = (each for suite, each in COUNTS if suite == command.split()[2])
 
     done = run(f"{command.replace('python3', sys.executable)} 2>&1")
 
-    assert counted(expression, done.stdout) == 2
-
-
-def test_each_suite_has_a_row():
-    logs = json.loads(SUITES.read_text())
-
-    assert [suite for suite, _ in COUNTS] == list(dict.fromkeys(log["suite"] for log in logs))
-
-
-@pytest.mark.parametrize(("suite", "expression"), COUNTS, ids=[suite for suite, _ in COUNTS])
-def test_lint_finds_nothing_in_the_count_of_a_suite(suite, expression):
-    review = load_program(PROJECT / "rubrics" / "review.py")
-
-    assert counted(expression, review.FAILED_SUITE) == 0
+    assert counted(COUNTS[command.split()[2]], done.stdout) == 2
 
 
 def test_example_of_a_test_passes(fake, evaluate):
@@ -285,19 +292,18 @@ def test_example_of_a_test_passes(fake, evaluate):
 
 
 def test_excerpt_has_fields_of_a_report(fake, evaluate):
-    excerpt, report = json.loads(EXCERPT), evaluate(["FROM x"], run_command("false"))
+    report = de.as_json(evaluate(["FROM x"], run_command("false")))
 
-    assert list(excerpt) == [key for key in report if key in excerpt]
-    assert keys(excerpt) <= keys(report)
+    excerpt, fields = (set(re.findall(r'"(\w+)":', text)) for text in (EXCERPT, report))
+    assert excerpt <= fields
 
 
+@pytest.mark.long("starts pytest")
 @pytest.mark.parametrize("command", PYTEST)
 def test_commands_of_pytest_select_something(command):
-    files = re.findall(r"tests/test_\w+\.py", command) or PROJECT.glob("tests/test_*.py")
-    sources = "".join((PROJECT / file).read_text() for file in files)
+    words = re.sub(".* -m pytest", f"{sys.executable} -m pytest --collect-only", command)
 
-    for keywords in re.findall(r'-k "?([\w ]+)', command):
-        assert re.search(rf"def test_\w*({keywords.replace(' or ', '|')})", sources)
+    assert run(f"cd {PROJECT} && {words} -p no:cacheprovider").returncode == 0
 
 
 @pytest.mark.parametrize("command", BEFORE_A_RELEASE)
@@ -338,70 +344,53 @@ def test_dockerfile_is_taken_out_of_an_answer(answer, expected):
 @pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone")
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 def test_project_is_cloned():
-    assert (
-        run(CLONE.replace("ADDRESS", f"--quiet {PROJECT}") + " && test -e README.md").returncode
-        == 0
-    )
+    clone = MAIN.clone.replace("ADDRESS", f"--quiet {PROJECT}")
+
+    assert run(f"{clone} && test -e README.md").returncode == 0
 
 
 def test_program_that_runs_the_tests_is_there():
-    done = subprocess.run([str(PROJECT / RUN_TESTS), "nothing"], stderr=subprocess.PIPE, text=True)
-
-    assert done.stderr == "usage: tests/run [quick | all]\n"
-
-
-def run_recipe(program, records):
-    """Run a program of a page with a JSONL file, whose last line has no end."""
-    Path("recipe.py").write_text(program)
-    Path("records.jsonl").write_text("\n".join(map(json.dumps, records)))
-    subprocess.run([sys.executable, "recipe.py", "records.jsonl"], check=True)
-
-
-def test_recipe_is_short():
-    assert 1 < len(re.findall(r"^.", FROM_SETUPBENCH, re.MULTILINE)) <= 10
+    assert run(f"{PROJECT / MAIN.run_tests} nothing").stderr == "usage: tests/run [quick | all]\n"
 
 
 def test_tasks_of_setupbench_become_rubrics():
     os.mkdir("rubrics")
     said = "app && echo 'Setup successful' || echo 'Setup failed'"
     commands = {"deps-a-1": "npm ci", "b-2": said, "bgsetup-c": said, "dbsetup-d-1": said}
-
     tasks = [{"instance_id": name, "success_command": text} for name, text in commands.items()]
-    run_recipe(FROM_SETUPBENCH, tasks)
+    Path("records.jsonl").write_text("\n".join(map(json.dumps, tasks)))
 
-    found = {}
+    subprocess.run([sys.executable, "-c", FROM_SETUPBENCH, "records.jsonl"], check=True)
+
+    found = []
     for name in commands:
-        data = Path("rubrics", f"{name}.json").read_bytes()
+        data = Path(f"rubrics/{name}.json").read_bytes()
         ((test),) = de.read_rubric(data, name, is_strict=True).tests
-        found[name] = (test.type, test.service, test.params.get("exit_code"), test.check.command)
-    waits = f"sleep 20; {said}"
-    assert found == {
-        "deps-a-1": ("run_command", None, None, "npm ci"),
-        "b-2": ("output_contains", None, "any", said),
-        "bgsetup-c": ("output_contains", 0, "any", waits),
-        "dbsetup-d-1": ("output_contains", 0, "any", waits),
-    }
+        found.append((test.type, test.service, test.params.get("exit_code"), test.check.command))
+    service = ("output_contains", 0, "any", f"sleep 20; {said}")
+    assert found == [
+        ("run_command", None, None, "npm ci"),
+        ("output_contains", None, "any", said),
+        service,
+        service,
+    ]
 
 
 @pytest.mark.usefixtures("checkout")
-def test_rubric_is_checked():
-    assert run(CHECK).stdout == "rubrics/example.json: 10 tests, valid\n"
-
-
-@pytest.mark.usefixtures("checkout")
-def test_lint_of_the_examples_is_what_is_printed():
-    assert run(LINT).stdout == LINTED
+def test_rubrics_of_the_project_are_valid_and_lint_prints_what_is_shown():
+    assert run(RUBRICS.check).stdout == "rubrics/example.json: 10 tests, valid\n"
+    assert run(RUBRICS.lint).stdout == LINTED
 
 
 @pytest.mark.long("evaluates the solutions of three rubrics three times")
 @pytest.mark.usefixtures("fake", "checkout")
 def test_whole_benchmark_is_measured():
-    assert run(MEASURE).stdout.count("only the solution earns") == 3
+    assert run(RUBRICS.measure).stdout.count("only the solution earns") == 3
 
 
 @pytest.mark.usefixtures("fake", "checkout")
 def test_one_dockerfile_is_scored():
-    run(ONE)
+    run(ARTIFACTS.one)
 
     assert written() == ["reports/slug.json"]
 
@@ -409,8 +398,8 @@ def test_one_dockerfile_is_scored():
 @pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("fake", "checkout")
 def test_image_is_kept_to_work_on_one_test():
-    assert "image kept: " in run(KEEP).stdout
-    assert re.search(r"^\w+ +compiles ", run(ONE_TEST).stdout, re.MULTILINE)
+    assert "image kept: " in run(ARTIFACTS.keep).stdout
+    assert re.search(r"^\w+ +compiles ", run(ARTIFACTS.one_test).stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("command", "code"), [("true", 0), ("false", 1)], ids=["passes", "fails"])
@@ -421,16 +410,16 @@ def test_ci_step_fails_unless_all_tests_pass(fake, own_folder, command, code):
     Path("rubrics").mkdir()
     Path("rubrics/express.json").write_text(json.dumps({"tests": [run_command(command)]}))
 
-    done = run(CI_STEP)
+    done = run(ARTIFACTS.ci_step)
 
     assert done.returncode == code
     assert Path("score.xml").read_text().startswith("<testsuite ")
 
 
 TO_REWARD = {
-    "passes": ([de.PASSED, de.PASSED], '{"reward":1}'),
-    "half of the points": ([de.PASSED, de.FAILED], '{"reward":0.5}'),
-    "failed build": ("build", '{"reward":0}'),
+    "passes": ([de.PASSED, de.PASSED], {"reward": 1}),
+    "half of the points": ([de.PASSED, de.FAILED], {"reward": 0.5}),
+    "failed build": ("build", {"reward": 0}),
     "engine error": ("engine", None),
     "no report": (None, None),
 }
@@ -438,44 +427,35 @@ TO_REWARD = {
 
 @pytest.mark.skipif(not shutil.which("jq"), reason="needs jq")
 @pytest.mark.parametrize(("result", "expected"), TO_REWARD.values(), ids=TO_REWARD)
-def test_reward_is_written_only_if_there_is_a_score(dockerfile, rubric, result, expected):
-    if result is not None:
-        tests = rubric(run_command("true"), run_command("false"))
-        report = make_report(result, de.Options(dockerfile("FROM x"), "r", tests))
-        Path("report.json").write_text(de.as_json(report))
+def test_reward_is_written_only_if_there_is_a_score(reported, result, expected):
+    if result:
+        reported(result)
+    file = Path("reward.json")
 
-    done = run(REWARD.replace("/logs/verifier/", ""))
+    done = run(REPORTS.reward.replace("/logs/verifier/", ""))
 
-    written = Path("reward.json")
-    assert (done.returncode == 0) == (expected is not None) == written.exists()
-    if expected:
-        assert json.loads(written.read_text()) == json.loads(expected)
+    assert (done.returncode == 0) is file.exists()
+    assert (json.loads(file.read_text()) if file.exists() else None) == expected
 
 
 @pytest.mark.skipif(not shutil.which("junit-to-ctrf"), reason="needs npm's junit-to-ctrf")
-def test_junit_becomes_ctrf(dockerfile, rubric):
-    tests = rubric(run_command("true"), run_command("false"), run_command("x"))
+def test_junit_becomes_ctrf(reported):
     statuses = [de.PASSED, de.FAILED, de.SKIPPED]
-    report = make_report(statuses, de.Options(dockerfile("FROM x"), "r", tests))
-    Path("score.xml").write_text(de.as_junit(report))
+    reported(statuses)
 
-    run(CTRF.replace("npx ", ""))
+    run(REPORTS.ctrf.replace("npx ", ""))
 
     found = json.loads(Path("ctrf/ctrf-report.json").read_text())["results"]
-    assert [test["status"] for test in found["tests"]] == ["passed", "failed", "skipped"]
+    assert [test["status"] for test in found["tests"]] == statuses
 
 
 @pytest.mark.usefixtures("checkout")
-def test_board_is_exported(dockerfile, rubric):
-    report = make_report(
-        [de.PASSED], de.Options(dockerfile("FROM x"), "r", rubric(run_command("x")))
-    )
-    Path("reports/openai/gpt-5").mkdir(parents=True)
-    Path("reports/openai/gpt-5/r.json").write_text(de.as_json(report))
+def test_board_is_exported():
+    write({"openai/gpt-5/r": 10})
 
-    assert run(EXPORT).returncode == 0
+    assert run(REPORTS.export).returncode == 0
 
-    pattern = re.findall("'(.*)'", VALIDATE)[0]
+    pattern = re.findall("'(.*)'", REPORTS.validate)[0]
     assert [file.parent.name for file in Path().glob(pattern)] == ["gpt-5"]
 
 
@@ -499,13 +479,15 @@ def test_harness_gets_a_reward(fake, tmp_path, dockerfile, faults, expected):
 
 @pytest.mark.usefixtures("checkout")
 def test_example_is_listed():
-    assert "birch: 3 Dockerfiles, 0 already scored\n" in run(LIST).stdout
+    assert "birch: 3 Dockerfiles, 0 already scored\n" in run(ARTIFACTS.list).stdout
 
 
 @pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("benchmark")
 @pytest.mark.parametrize(
-    "command", [ALL, OVERLAY, TWO_REPOSITORIES], ids=["all", "overlay", "two repositories"]
+    "command",
+    [ARTIFACTS.all, ARTIFACTS.overlay, ARTIFACTS.two_repositories],
+    ids=["all", "overlay", "two repositories"],
 )
 def test_benchmark_is_evaluated(command):
     run(command)
@@ -516,18 +498,15 @@ def test_benchmark_is_evaluated(command):
 @pytest.mark.long("evaluates a benchmark")
 @pytest.mark.usefixtures("benchmark")
 def test_shards_evaluate_their_part_and_the_reference_for_one_board():
-    tree({"reference/express": "FROM x", "reference/flask": "FROM x"})
+    tree("reference/express:FROM x, reference/flask:FROM x")
 
     for command in SHARDS:
         run(command)
-    board = run(SHARD_BOARD)
+    board = run(ARTIFACTS.shard_board)
 
-    files = [file.partition("/")[2] for file in written("lab1") + written("lab2")]
-    assert sorted(files) == [
-        *("gpt-5/express.json", "gpt-5/flask.json"),
-        *2 * ["reference/express.json"],
-        *2 * ["reference/flask.json"],
-    ]
+    files = " ".join(written("lab1") + written("lab2"))
+    assert re.findall(r"gpt-5/\w+", files) == ["gpt-5/express", "gpt-5/flask"]
+    assert files.count("reference/") == 4
     assert re.search(r"^gpt-5 +100\.0%", board.stdout, re.MULTILINE)
 
 
@@ -540,8 +519,8 @@ def test_own_benchmark_is_scored_and_compared():
             path.write_text("FROM x\n")
     Path("rubrics/express.json").write_text(json.dumps({"tests": [run_command("true")]}))
 
-    evaluated = run(BENCHMARK)
-    board = run(BOARD)
+    evaluated = run(MAIN.benchmark)
+    board = run(MAIN.board)
 
     assert evaluated.returncode == 0
     assert scores() == {"gpt-5/express": 1, "reference/express": 1}
@@ -551,7 +530,7 @@ def test_own_benchmark_is_scored_and_compared():
 
 def board_of_the_picture():
     """Return what is printed of the made-up reports, and the words of their page."""
-    program = PROJECT / PICTURE.split()[-1]
+    program = PROJECT / TESTS.picture.split()[-1]
     printed = run(f"PYTHONPATH={PROJECT} {sys.executable} {program} --words 2>&1").stdout
     return printed.split("\f")
 
@@ -567,9 +546,9 @@ def test_board_begins_with_what_is_printed():
     """The reports are those of the picture."""
     printed = board_of_the_picture()[0]
 
-    assert RANKING == "python3 reports/leaderboard.py reports/"
+    assert REPORTS.ranking == "python3 reports/leaderboard.py reports/"
     date = r"\d{4}-\d\d-\d\d"
-    shown = REPORTS.printed[RANKING]
+    shown = REPORTS.printed[REPORTS.ranking]
     assert re.sub(date, "", printed).startswith(re.sub(date, "", shown))
 
 
@@ -578,13 +557,12 @@ def test_board_begins_with_what_is_printed():
 
 def test_what_is_suspicious_is_evaluated_again(fake, own_folder):
     tree({"gpt-5/express": "FROM x\nRUN exit 1", "gpt-5/flask": "FROM x\nRUN exit 2"})
-    run_clone(ALL)
-    file = Path("reports/gpt-5/flask.json")
-    content = json.loads(file.read_text())
+    run_clone(ARTIFACTS.all)
+    content = read_report("gpt-5/flask")
     content["error"]["suspect"] = "reference"
-    file.write_text(de.as_json(content))
+    Path("reports/gpt-5/flask.json").write_text(de.as_json(content))
 
-    printed = run_clone(AGAIN).stdout
+    printed = run_clone(ARTIFACTS.again).stdout
 
     assert re.findall(r"^\[.*?: ", printed, re.MULTILINE) == ["[1/1] gpt-5/flask: "]
 
@@ -592,7 +570,7 @@ def test_what_is_suspicious_is_evaluated_again(fake, own_folder):
 @pytest.mark.no_podman
 @pytest.mark.usefixtures("engine")
 def test_build_cache_is_pruned():
-    assert run(PRUNE.replace("while sleep 600", "for once in 1")).returncode == 0
+    assert run(ARTIFACTS.prune.replace("while sleep 600", "for once in 1")).returncode == 0
 
 
 @pytest.mark.usefixtures("engine", "own_folder")
@@ -601,7 +579,7 @@ def test_hidden_tests_are_mounted():
     Path("hidden").mkdir()
     Path("hidden/check.sh").write_text("! touch /hidden/new\n")
 
-    run_clone(HIDDEN)
+    run_clone(ARTIFACTS.hidden)
 
     assert scores() == {"gpt-5/express": 1}
 
@@ -610,7 +588,7 @@ def test_hidden_tests_are_mounted():
 def test_each_run_has_the_proxy_of_the_cache():
     tree({"gpt-5/express": f'{BUSYBOX}\nRUN test "$http_proxy" = http://172.17.0.1:3128'})
 
-    run_clone(CACHE)
+    run_clone(ARTIFACTS.cache)
 
     assert scores() == {"gpt-5/express": 1}
 
@@ -619,11 +597,11 @@ def test_each_run_has_the_proxy_of_the_cache():
 @pytest.mark.usefixtures("engine", "buildkit", "own_folder")
 def test_frontend_that_cannot_be_pulled_is_no_zero():
     tree({"gpt-5/express": BUSYBOX})
-    frontend = FRONTEND.replace("docker/dockerfile:1.10", "localhost:1/dockerfile:1.10")
+    frontend = ARTIFACTS.frontend.replace("docker/dockerfile:1.10", "localhost:1/dockerfile:1.10")
 
     run_clone(frontend)
 
-    kind, message = error_of(read_report("reports/gpt-5/express.json"))
+    kind, message = error_of(read_report("gpt-5/express"))
     assert kind == "registry"
     assert "localhost:1/dockerfile" in message
 
@@ -642,19 +620,19 @@ def test_localhost_needs_no_proxy(engine, evaluate):
 
 @pytest.mark.usefixtures("engine", "own_folder")
 def test_answer_without_a_dockerfile_scores_0():
-    tree({"gpt-5/express": ""})
+    tree("gpt-5/express")
     Path("artifacts/gpt-5/express.dockerfile").write_text("")
 
-    run_clone(ALL)
+    run_clone(ARTIFACTS.all)
 
-    assert read_report("reports/gpt-5/express.json")["summary"]["total_score"] == 0
+    assert scores() == {"gpt-5/express": 0}
 
 
 @pytest.mark.usefixtures("layers_of_the_example", "checkout")
 def test_quick_start_scores_the_example_in_full():
     before = census()
 
-    done = run(QUICK_START)
+    done = run(MAIN.quick_start)
 
     varies = r"\d+\.\d s|number \d+|party \d+|'\d+ hands"
     printed = done.stdout[done.stdout.index("\npassed ") + 1 :]
@@ -675,7 +653,7 @@ def test_own_rubric_counts_a_suite_and_asks_a_service():
     lines = [BUSYBOX, service, suite, "CMD httpd -f -p 8080 -h /www"]
     Path("Dockerfile").write_text("\n".join(lines))
 
-    printed = run(OWN).stdout
+    printed = run(MAIN.own).stdout
 
     assert re.findall(r"^(\w+) +(\w+) +([\d.]+/\d+) ", printed, re.MULTILINE) == [
         ("failed", "suite", "7.2/8"),
@@ -686,18 +664,18 @@ def test_own_rubric_counts_a_suite_and_asks_a_service():
 @pytest.mark.usefixtures("networked_engine", "legacy", "example_tree")
 def test_review_is_what_is_printed_and_only_the_solution_passes_with_draw():
     Path("rubric.json").write_text(WEAK)
-    shown = run(REVIEW).stdout
+    shown = run(RUBRICS.review).stdout
     Path("rubric.json").write_text(WITH_DRAW)
-    drawn = run(REVIEW).stdout
+    drawn = run(RUBRICS.review).stdout
 
-    assert shown == RUBRICS.printed[REVIEW]
+    assert shown == RUBRICS.printed[RUBRICS.review]
     assert "faked 0 (0.0%), solution 1 (100.0%), points only the solution earns: 1 of 1\n" in drawn
 
 
 @pytest.mark.release
 @pytest.mark.usefixtures("networked_engine", "legacy", "checkout")
 def test_tree_and_board():
-    evaluated = run(TREE)
+    evaluated = run(ARTIFACTS.tree)
     board = run("python3 reports/leaderboard.py artifacts/tree/reports --reference reference")
 
     assert evaluated.returncode == 0, evaluated.stdout
