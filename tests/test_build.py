@@ -6,291 +6,132 @@ engines and registries in test_faults.py. Messages are in transcripts/no-score.t
 
 from __future__ import annotations
 
-import ast
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from cases import TRUE, run_command
+from cases import TRUE, read_table, run_command
 from conftest import outcome
-from test_build_log import read_log
 
 import DockerfileEvaluator as de
 
 HUB_IMAGE = de.CONTROL_IMAGES["docker.io"]
+FULL = "No space left on device"
 
 
 # Decisions
 
-INSTRUCTION = de.Step(de.INSTRUCTION, "COPY x /")
-RUN = de.Step(de.INSTRUCTION, "RUN x")
-LEGACY = de.BUILDERS["legacy"]
-COPY_FAILED = de.Build(1, builder=LEGACY, step=INSTRUCTION, error="x")
-RUN_FAILED = COPY_FAILED._replace(step=RUN, steps=[RUN], error="why", run_code=1)
-FULL = "No space left on device"
-NO_SOURCE = "COPY failed: file not found in build context: x: no such file or directory"
-
-RETRIED = {
-    "nothing": (COPY_FAILED._replace(exit_code=0), False),
-    "a RUN": (RUN_FAILED, False),
-    "a RUN that was killed": (RUN_FAILED._replace(run_code=137), True),
-    "a RUN that was terminated": (RUN_FAILED._replace(run_code=143), True),
-    "a RUN that met a full disk": (RUN_FAILED._replace(output=[f"write x: {FULL}"]), True),
-    "a RUN that met the network": (RUN_FAILED._replace(output=["connection refused"]), True),
-    "a RUN that met a limit": (RUN_FAILED._replace(output=["x: Cannot fork"]), True),
-    "a RUN after a download": (RUN_FAILED._replace(other_trouble=["connection refused"]), True),
-    "a RUN on an old release": (
-        RUN_FAILED._replace(output=[f"E: {'Release file x is expired'}"]),
-        False,
-    ),
-    "a RUN while the engine was away": (RUN_FAILED._replace(engine_problem="x"), True),
-    "nothing without an engine": (
-        RUN_FAILED._replace(engine_problem="x", engine_returned=False),
-        False,
-    ),
-    "docker": (COPY_FAILED, True),
-    "docker, by a signal": (COPY_FAILED._replace(exit_code=-9), True),
-    "a COPY of what is missing": (COPY_FAILED._replace(error=NO_SOURCE), False),
-    "a parse error": (de.Build(1, error="dockerfile parse error line 2: x"), False),
-    "nothing, but it takes too long": (COPY_FAILED._replace(exit_code=None), False),
-}
-
-
-def test_failure_that_may_be_an_accident_is_retried():
-    found = {what: (build, de.is_worth_retrying(build)) for what, (build, _) in RETRIED.items()}
-
-    assert found == RETRIED
-
-
-LOST = {
-    "a RUN": (RUN_FAILED, ""),
-    "docker is killed": (RUN_FAILED._replace(exit_code=-9), "docker was killed (signal 9)"),
-    "the connection": (
-        COPY_FAILED._replace(is_lost=True, error="EOF"),
-        "docker lost the build: EOF",
-    ),
-    "the engine was away": (
-        RUN_FAILED._replace(engine_problem="no docker engine"),
-        "no docker engine",
-    ),
-    "the image is there": (
-        COPY_FAILED._replace(exit_code=None, has_image=True),
-        "docker built the image, but did not end in time",
-    ),
-    "an instruction is slow": (COPY_FAILED._replace(exit_code=None), ""),
-    "the export is slow": (
-        de.Build(None, step=de.Step(title="exporting")),
-        "the build timed out, but no instruction was running: exporting",
-    ),
-    "nothing began": (
-        de.Build(None),
-        "the build timed out, but no instruction was running: before the first step",
-    ),
-}
-
-
-def test_build_that_docker_lost_is_the_engines_fault():
-    found = {what: (build, de.lost_build(build)) for what, (build, _) in LOST.items()}
-
-    assert found == LOST
-
-
-# What docker's error proves, by the step that failed
-BLAMED = {
-    ("COPY x /", NO_SOURCE): True,
-    ("copy x /", NO_SOURCE): True,
-    ("COPY x /", "COPY failed: stat x: file does not exist"): True,
-    ("COPY *.x /", "COPY failed: no source files were specified"): True,
-    ("COPY x /", 'failed to compute cache key: "/x" not found: not found'): True,
-    ("COPY x /", 'failed to calculate checksum of ref 1d::2e: "/x": not found'): True,
-    (
-        "COPY x /",
-        'Error: building at STEP "COPY x /": checking on sources under "/c": copier',
-    ): True,
-    ("ADD x /", "ADD failed: file not found in build context: stat x"): True,
-    (
-        "COPY d/x /",
-        "failed to walk /v/tmp/buildkit-mount1/d: lstat /v/tmp/buildkit-mount1/d: no such file or directory",
-    ): True,
-    ("", 'failed to compute cache key: "/x": not found'): True,
-    ("COPY x /", "lchown /var/lib/docker/x: no such file or directory"): False,
-    ("COPY x /", "failed to get layer sha256:1d: layer does not exist"): False,
-    ("COPY x /", "content digest sha256:1d: not found"): False,
-    ("WORKDIR /x", 'mkdir "/x": not found'): False,
-    ("", "dockerfile parse error line 2: unknown instruction: X"): True,
-    ("", "Unknown instruction: X"): True,
-    ("", "invalid reference format: repository name must be lowercase"): True,
-    ("", "failed to read dockerfile: x"): False,
-    ("WORKDIR /dockerfile parse error", "mkdir /dockerfile parse error"): False,
-}
-
-
-def test_docker_blames_the_dockerfile():
-    found = {
-        (title, error): de.blames_dockerfile(
-            de.Build(1, step=de.Step(de.INSTRUCTION, title), error=error)
-        )
-        for title, error in BLAMED
-    }
-
-    assert found == BLAMED
-
-
-TROUBLE = {
-    "short read: expected 89 bytes but got 17: unexpected EOF": True,
-    "failed to create endpoint x on network bridge: y": True,
-    "content digest sha256:1d: not found": True,
-    "mkdir /w/short read: x": False,
-    'process "unexpected EOF"': False,
-    "unable to find user x: no matching entries in passwd file": False,
-}
-
-
-def test_trouble_of_the_engine_is_at_the_beginning_of_dockers_error():
-    found = {
-        error: de.is_engine_trouble(COPY_FAILED._replace(error=f"ERROR: failed to solve: {error}"))
-        for error in TROUBLE
-    }
-
-    assert found == TROUBLE
-
-
-NO_STAGES = {
-    "target stage x could not be found": True,
-    'target stage "x" could not be found': True,
-    "failed to reach build target x in Dockerfile": True,
-    'COPY failed: stat "target stage x could not be found"': False,
-}
-
-
-def test_target_without_a_stage_is_a_usage_error_of_the_option():
-    options = de.Options("Dockerfile", "r", build_options=["--target=x"])
-    builds = {error: COPY_FAILED._replace(error=error) for error in NO_STAGES}
-
-    found = {error: bool(de.target_fault(options, build)) for error, build in builds.items()}
-
-    assert found == NO_STAGES
-    others = options._replace(build_options=["--no-cache"])
-    assert not any(de.target_fault(others, build) for build in builds.values())
-
 
 class Syntax(NamedTuple):
-    """Lines after FROM, docker's error, and the syntax that the builder does not know."""
+    """A Dockerfile after its FROM, docker's error, and whether it has syntax of newer builders."""
 
+    when: str
+    then: str  # the flag; or what it may be; or "no"
     lines: str
-    error: str
-    sure: str = ""
-    maybe: str = ""
+    error: str = "dockerfile parse error line 2: Unknown flag: link"
 
 
-LINK = "dockerfile parse error line 2: Unknown flag: link"
-HERE = "dockerfile parse error line {}: unknown instruction: ECHO"
-SYNTAX = {
-    "a flag": Syntax("COPY --link a /", LINK, "--link"),
-    "with its dashes": Syntax("COPY --parents a /", "unknown flag: --parents", "--parents"),
-    "after another": Syntax("COPY --chown=a --link a /", LINK, "--link"),
-    "in a trigger": Syntax("ONBUILD COPY --link a /", LINK, "--link"),
-    "on a continued line": Syntax("COPY \\\n # no\n --link \\\n a /", LINK, "--link"),
-    "another escape": Syntax("COPY `\n --link a /", LINK, "--link"),
-    "in small letters": Syntax("copy --link a /", LINK, "--link"),
-    "requires BuildKit": Syntax(
-        "RUN --mount=type=cache,target=/c a", "the --mount option requires BuildKit", "--mount"
-    ),
-    "unpack": Syntax("ADD --unpack a /", "Unknown flag: unpack", "--unpack"),
-    "an invented flag": Syntax("COPY --invented a /", "Unknown flag: invented"),
-    "on the wrong instruction": Syntax("RUN --link a", LINK),
-    "also on the wrong instruction": Syntax(
-        "COPY --link a /\nRUN --link a", "dockerfile parse error on line 3: unknown flag: --link"
-    ),
-    "below a comment": Syntax(
-        "# `a`\nCOPY --link a /", "dockerfile parse error line 3: Unknown flag: link", "--link"
-    ),
-    "in capitals": Syntax("COPY --LINK a /", "dockerfile parse error line 2: Unknown flag: LINK"),
-    "only its word": Syntax("RUN echo --link", LINK),
-    "a mistake elsewhere": Syntax('WORKDIR "/w/unknown flag: link"', "mkdir /w/unknown flag: link"),
-    "a here-document": Syntax("RUN <<E\necho a\nE", HERE.format(3), maybe="here-documents"),
-    "of a COPY, in quotes": Syntax(
-        "COPY <<'E' /a\necho a\nE", HERE.format(3), maybe="here-documents"
-    ),
-    "with tabs": Syntax("RUN <<-E\n\techo\n\tE", HERE.format(3), maybe="here-documents"),
-    "on a continued line ": Syntax(
-        "RUN a \\\n <<E\necho\nE", HERE.format(4), maybe="here-documents"
-    ),
-    "below a comment of its instruction": Syntax(
-        "RUN a \\\n# b\n <<E\necho\nE", HERE.format(5), maybe="here-documents"
-    ),
-    "below a form feed": Syntax("#\fa\nRUN <<E\necho\nE", HERE.format(4), maybe="here-documents"),
-    "a typo beside it": Syntax("COPY <<E /a\na\nE\nECHO b", HERE.format(5)),
-    "without its end": Syntax("RUN cat <<E\nECHO b", HERE.format(3)),
-    "of the shell": Syntax('RUN sh -c "cat <<E\nECHO b\nE"', HERE.format(3)),
-    "quotes and a blank line": Syntax('RUN a "b"\nECHO b\n\nRUN c', HERE.format(3)),
-    "a here-document, no line": Syntax(
-        "RUN <<E\nENV A\nE",
-        "failed to parse Dockerfile: ENV must have two arguments",
-        maybe="here-documents",
-    ),
-    "a shift": Syntax("RUN test $((1<<2)) = 4\nECHO b", HERE.format(3)),
-    "an expansion": Syntax(
-        "ENV A=${V#v}",
-        'failed to process "A=${V#v}": unsupported modifier',
-        maybe="this expansion or option",
-    ),
-    "a key of a mount": Syntax(
-        "RUN --mount=type=secret,env=A a",
-        "unexpected key 'env' in 'env=A'",
-        maybe="this expansion or option",
-    ),
-    "an expansion without its end": Syntax(
-        "ENV A=${V#", 'failed to process "A=${V#": syntax error'
-    ),
-}
+SYNTAX = r"""
+a flag -> --link
+    lines: COPY --link a /
+with its dashes -> --parents
+    lines: COPY --parents a /
+    error: unknown flag: --parents
+after another -> --link
+    lines: COPY --chown=a --link a /
+in a trigger -> --link
+    lines: ONBUILD COPY --link a /
+on a continued line -> --link
+    lines: COPY \\\n # no\n --link \\\n a /
+another escape -> --link
+    lines: COPY `\n --link a /
+in small letters -> --link
+    lines: copy --link a /
+requires BuildKit -> --mount
+    lines: RUN --mount=type=cache,target=/c a
+    error: the --mount option requires BuildKit
+unpack -> --unpack
+    lines: ADD --unpack a /
+    error: Unknown flag: unpack
+an invented flag -> no
+    lines: COPY --invented a /
+    error: Unknown flag: invented
+on the wrong instruction -> no
+    lines: RUN --link a
+also on the wrong instruction -> no
+    lines: COPY --link a /\nRUN --link a
+    error: dockerfile parse error on line 3: unknown flag: --link
+below a comment -> --link
+    lines: # `a`\nCOPY --link a /
+    error: dockerfile parse error line 3: Unknown flag: link
+in capitals -> no
+    lines: COPY --LINK a /
+    error: dockerfile parse error line 2: Unknown flag: LINK
+only its word -> no
+    lines: RUN echo --link
+a mistake elsewhere -> no
+    lines: WORKDIR "/w/unknown flag: link"
+    error: mkdir /w/unknown flag: link
+a here-document -> here-documents?
+    lines: RUN <<E\necho a\nE
+    error: HERE line 3
+of a COPY, in quotes -> here-documents?
+    lines: COPY <<'E' /a\necho a\nE
+    error: HERE line 3
+with tabs -> here-documents?
+    lines: RUN <<-E\n\techo\n\tE
+    error: HERE line 3
+its beginning on a continued line -> here-documents?
+    lines: RUN a \\\n <<E\necho\nE
+    error: HERE line 4
+below a comment of its instruction -> here-documents?
+    lines: RUN a \\\n# b\n <<E\necho\nE
+    error: HERE line 5
+below a form feed -> here-documents?
+    lines: #\fa\nRUN <<E\necho\nE
+    error: HERE line 4
+a typo beside it -> no
+    lines: COPY <<E /a\na\nE\nECHO b
+    error: HERE line 5
+without its end -> no
+    lines: RUN cat <<E\nECHO b
+    error: HERE line 3
+of the shell -> no
+    lines: RUN sh -c "cat <<E\nECHO b\nE"
+    error: HERE line 3
+quotes and a blank line -> no
+    lines: RUN a "b"\nECHO b\n\nRUN c
+    error: HERE line 3
+a here-document, no line -> here-documents?
+    lines: RUN <<E\nENV A\nE
+    error: failed to parse Dockerfile: ENV must have two arguments
+a shift -> no
+    lines: RUN test $((1<<2)) = 4\nECHO b
+    error: HERE line 3
+an expansion -> this expansion or option?
+    lines: ENV A=${V#v}
+    error: failed to process "A=${V#v}": unsupported modifier
+a key of a mount -> this expansion or option?
+    lines: RUN --mount=type=secret,env=A a
+    error: unexpected key 'env' in 'env=A'
+an expansion without its end -> no
+    lines: ENV A=${V#
+    error: failed to process "A=${V#": syntax error
+"""
 
 
-@pytest.mark.parametrize("case", SYNTAX.values(), ids=list(SYNTAX))
+@pytest.mark.parametrize("case", read_table(SYNTAX, Syntax), ids=lambda case: case.when)
 def test_syntax_that_only_newer_builders_know(case):
-    build = de.Build(1, error=case.error)
-    dockerfile = f"FROM x\n{case.lines}\n"
+    lines = case.lines.encode().decode("unicode_escape")
+    error = re.sub("HERE (.*)", r"dockerfile parse error \1: unknown instruction: ECHO", case.error)
+    build = de.Build(1, error=error)
 
-    found = (de.new_syntax(build, dockerfile), de.maybe_new_syntax(build, dockerfile))
+    sure = de.new_syntax(build, f"FROM x\n{lines}\n")
+    maybe = de.maybe_new_syntax(build, f"FROM x\n{lines}\n")
 
-    assert found == (case.sure, case.maybe)
-
-
-def test_frontend_of_the_dockerfile_has_chosen_its_syntax():
-    steps = [de.Step(de.IMAGE, "resolve image config for x", "x", is_frontend=True)]
-    build = de.Build(1, builder=de.BUILDERS["buildkit"], steps=steps, error=LINK)
-
-    assert de.new_syntax(build, "COPY --link a /") == ""
-
-
-NEW_STEPS = {
-    "FROM --platform=linux/$TARGETARCH x": True,
-    "FROM --platform=${BUILDPLATFORM} x": True,
-    "FROM --platform=linux/amd64 x": False,
-}
-
-
-def test_legacy_builder_may_be_too_old_for_a_step():
-    found = {}
-    for title in NEW_STEPS:
-        build = de.Build(1, builder=LEGACY, step=de.Step(de.INSTRUCTION, title), error="x")
-        found[title] = de.maybe_new_syntax(build, "") == "this instruction"
-        assert not de.maybe_new_syntax(build._replace(builder=de.BUILDERS["buildkit"]), "")
-
-    assert found == NEW_STEPS
-
-
-DROPPED = {  # lines of a Dockerfile, of which a later RUN fails
-    "RUN <<E\ntouch /a\nE": "here-documents",
-    "RUN exit 3 # <<E": "",
-}
-
-
-def test_legacy_builder_executes_only_the_first_line_of_a_here_document():
-    assert {lines: de.maybe_new_syntax(RUN_FAILED, lines) for lines in DROPPED} == DROPPED
-    buildkit = RUN_FAILED._replace(builder=de.BUILDERS["buildkit"])
-    assert not any(de.maybe_new_syntax(buildkit, lines) for lines in DROPPED)
+    assert (sure or (maybe and f"{maybe}?") or "no") == case.then
 
 
 STAGES = {  # The engine of docker 20.10 ends if no line but ARGs is there.
@@ -375,25 +216,6 @@ def test_blame_for_an_image_that_docker_cannot_pull():
 
 # Messages
 
-IMAGE_ERRORS = {
-    (de.REGISTRY, "EOF", "c fails"): "registry a.b: a.b/x cannot be pulled: EOF; c fails",
-    (de.BUILD, "no", ""): "a.b/x cannot be pulled: no",
-    (de.USAGE, "no", ""): (
-        "a.b/x cannot be pulled: no (pull what `# syntax=` names before you use --offline)"
-    ),
-}
-
-
-@pytest.mark.parametrize("case", IMAGE_ERRORS)
-def test_message_says_which_image_cannot_be_pulled(case):
-    kind, error, problem = case
-
-    fault = de.image_error(kind, "a.b/x", "a.b", de.Build(1, error=error), problem)
-
-    assert str(fault) == IMAGE_ERRORS[case]
-    assert fault.registry == ("a.b" if kind == de.REGISTRY else None)
-
-
 DOCKER_ERRORS = {
     "": "",
     "docker: Error response from daemon: No such image: x.\n": "No such image: x.",
@@ -419,140 +241,78 @@ def test_error_of_docker_is_shown_without_prefixes_and_temporary_names():
     assert {printed: de.docker_error(printed) for printed in DOCKER_ERRORS} == DOCKER_ERRORS
 
 
-def dockerfile_fault(build, lines="FROM x\n", **changes):
-    """Return the error of a build whose Dockerfile is at fault."""
-    options = de.Options("Dockerfile", "repo", context="folder")
-    return de.dockerfile_fault(build._replace(**changes), options, lines)
-
-
-SOURCES = {
-    "COPY a /": True,
-    "add a /": True,
-    "COPY --from=b a /": False,
-    "ADD https://a.b/c /": False,
-    "RUN a": False,
+FROM = "FROM x\n"
+HINTS = {  # the step that failed, the Dockerfile, and a hint
+    ("COPY a /", FROM): "the build context is folder, see --context",
+    ("add a /", FROM): "the build context is folder, see --context",
+    ("COPY --from=b a /", FROM): "",
+    ("ADD https://a.b/c /", FROM): "",
+    ("RUN a", FROM): "",
+    ("", ""): "the Dockerfile is empty",
+    ("", "```dockerfile\nFROM x\n```\n"): "remove the Markdown fence, ```",
+    ("", "RUN a\n"): "it has no FROM line",
+    ("", "Here it is:\nFROM x\n"): "remove the text before FROM",
+    ("", "# no\nARG A=b\n\nFROM x\n"): "",
 }
 
 
-def test_message_names_the_build_context_of_a_missing_source_only():
-    found = {
-        title: "folder" in str(dockerfile_fault(COPY_FAILED, step=de.Step(de.INSTRUCTION, title)))
-        for title in SOURCES
-    }
-
-    assert found == SOURCES
-    assert "folder" not in str(dockerfile_fault(RUN_FAILED, step=INSTRUCTION))
+def hint_for(title, lines, folder="folder"):
+    build = de.Build(1, step=de.Step(title=title))
+    return de.build_hint(build, de.Options("Dockerfile", "repo", context=folder), lines)
 
 
-HINTS = {
-    "": "the Dockerfile is empty",
-    "```dockerfile\nFROM x\n```\n": "remove the Markdown fence, ```",
-    "RUN a\n": "it has no FROM line",
-    "Here it is:\nFROM x\n": "remove the text before FROM",
-    "# no\nARG A=b\n\nFROM x\n": "",
-}
-
-
-DISK = {
-    "a RUN": (RUN_FAILED._replace(output=[f"write x: {FULL}"]), True),
-    "docker": (COPY_FAILED._replace(error=f"ERROR: write /x: {FULL}"), True),
-    "a name": (COPY_FAILED._replace(error=f"mkdir /w/{FULL}: not a directory"), False),
-}
-
-
-def test_disk_may_be_full_if_not_only_a_name_says_so():
-    assert {what: (build, de.may_be_full(build)) for what, (build, _) in DISK.items()} == DISK
+def test_message_says_what_is_no_dockerfile_and_names_the_context_of_a_missing_source():
+    assert {case: hint_for(*case) for case in HINTS} == HINTS
 
 
 def test_message_says_that_a_dockerignore_may_hide_a_source(tmp_path):
     (tmp_path / ".dockerignore").touch()
-    options = de.Options("Dockerfile", "repo", context=str(tmp_path))
 
-    hint = de.build_hint(COPY_FAILED, options, "FROM x\n")
+    hint = hint_for("COPY a /", FROM, str(tmp_path))
 
     assert hint.endswith(", without what .dockerignore names, see --context")
 
 
-def test_message_says_what_is_no_dockerfile():
-    found = {text: de.build_hint(de.Build(1), de.Options("", ""), text) for text in HINTS}
-
-    assert found == HINTS
-
-
-SUSPECTS = {  # beside the output of a RUN
-    "a RUN that was killed": (RUN_FAILED._replace(run_code=137), "memory"),
-    "what docker says of an ADD": (
-        RUN_FAILED._replace(
-            run_code=None, step=de.Step(de.INSTRUCTION, "ADD x"), error="ADD: connection refused"
-        ),
-        "network",
-    ),
-    "a name that docker quotes": (COPY_FAILED._replace(error="mkdir /w/connection refused"), None),
-    "what docker quotes of a RUN": (RUN_FAILED._replace(error="echo connection refused"), None),
-    "an earlier RUN": (RUN_FAILED._replace(other_trouble=["connection refused"]), "network"),
+QUIET_DOWNLOADS = {
+    ("apt-get install -y wget && wget -q https://a.b/c", 4): "wget",
+    ("wget https://a.b/c -qO /c", 4): "wget",
+    ("wget $URL", 4): "wget",
+    (r"set -e\ncurl -s https://a.b/c", 6): "curl",  # a here-document
+    (r"wget \"$URL\"", 4): "wget",
+    ("wget -q https://a.b/c", 8): "",  # the server has answered: 404
+    ("make", 4): "",
+    ("dpkg -i libcurl4.deb", 6): "",
+    ("apt-get install -y wget git && pytest", 5): "",
+    ("make # without curl", 6): "",
+    ("curl -s localhost:8080 -o /x", 7): "",
 }
 
 
-def test_suspicion_is_about_the_output_of_runs_and_dockers_error():
+def test_exit_code_of_a_quiet_download_is_suspicious():
     found = {
-        what: (build, dockerfile_fault(build).suspect) for what, (build, _) in SUSPECTS.items()
+        (command, code): de.failed_download(code, command) for command, code in QUIET_DOWNLOADS
     }
 
-    assert found == SUSPECTS
-
-
-QUIET_DOWNLOADS = {
-    ("apt-get install -y wget && wget -q https://a.b/c", 4): "network",
-    ("wget https://a.b/c -qO /c", 4): "network",
-    ("wget $URL", 4): "network",
-    (r"set -e\ncurl -s https://a.b/c", 6): "network",  # a here-document
-    (r"wget \"$URL\"", 4): "network",
-    ("wget -q https://a.b/c", 8): None,  # the server has answered: 404
-    ("make", 4): None,
-    ("dpkg -i libcurl4.deb", 6): None,
-    ("apt-get install -y wget git && pytest", 5): None,
-    ("make # without curl", 6): None,
-    ("curl -s localhost:8080 -o /x", 7): None,
-}
-ERRORS_OF_A_RUN = [
-    '#5 ERROR: process "/bin/sh -c {}" did not complete successfully: exit code: {}',
-    "#5 ERROR: executor failed running [/bin/sh -c {}]: exit code: {}",
-    "The command '/bin/sh -c {}' returned a non-zero code: {}",
-    'Error: building at STEP "RUN {}": while running runtime: exit status {}',
-]
-
-
-@pytest.mark.parametrize(("command", "code"), QUIET_DOWNLOADS)
-@pytest.mark.parametrize("error", ERRORS_OF_A_RUN)
-def test_exit_code_of_a_quiet_download_is_suspicious(error, command, code):
-    step = {"#": "#5 [2/2]", "T": "Step 2/2 :", "E": "STEP 2/2:"}[error[0]]
-    log = f"{step} RUN <<EOF\n{error.format(command, code)}\n"
-
-    fault = dockerfile_fault(read_log(log))
-
-    assert fault.suspect == QUIET_DOWNLOADS[command, code]
+    assert found == QUIET_DOWNLOADS
 
 
 # Experiments
 
 CONTROL = "control COPY, control RUN, control run"
-LAST_LINE = "the last line before the time limit"
 
 
 class Flow(NamedTuple):
     """What goes wrong, and what follows."""
 
     when: str
-    then: str  # what is built and started, in this order: the kind of error, or the test's status
+    then: str  # what is built and started, in this order: the result
     dockerfile: str = r"FROM x\nRUN exit 3"
     faults: str = ""  # as for tests/docker-fault
     hangs: str = ""  # what the build prints before it reaches its time limit
-    there: str = ""  # an image that the engine has
     options: str = "{}"
 
 
-# "control" is the control experiment, if all three parts of it are made; HANG is a call that reaches
-# its time limit; CONTEXT is the folder.
+# "control" is the control experiment, if all three parts of it are made; CONTEXT is the folder.
 FLOWS = r"""
 # An ordinary failure costs one build
 a RUN fails -> build: build
@@ -564,6 +324,20 @@ a parse error -> build: build
 an invented flag -> build: build
     dockerfile: FROM x\nCOPY --invented a /
     faults: build stderr='dockerfile parse error line 2: Unknown flag: invented'
+an ADD fails -> build: build
+    faults: build stdout='Step 2/2 : add x /\n' stderr='ADD failed: file not found in build context: stat x'
+a source is missing, and no step is known -> build: build
+    faults: build stderr='failed to compute cache key: "/x": not found'
+a FROM line is invalid -> build: build
+    faults: build stderr='invalid reference format: repository name must be lowercase'
+the name of a WORKDIR quotes docker -> build, build, control: build
+    faults: build stdout='Step 2/2 : WORKDIR /x\n' stderr='mkdir "/x": not found'
+it begins with docker's words -> build, build, control: build
+    faults: build stdout='Step 2/2 : WORKDIR /x\n' stderr='invalid reference format'
+the layer of a COPY is missing -> build, build, control: build
+    faults: build stdout='Step 2/2 : COPY x /\n' stderr='lchown /var/lib/docker/x: no such file or directory'
+the runtime fails before a RUN -> build, control: build
+    faults: build stdout='Step 2/2 : RUN a\nrunc run failed: a\n' stderr='returned a non-zero code: 1'
 # The syntax
 the builder does not know a flag -> build: usage
     dockerfile: FROM x\nCOPY --link a /
@@ -574,100 +348,142 @@ the builder does not know an expansion -> build, syntax: usage
 the builder knows the expansion -> build, syntax: build
     dockerfile: FROM x\nENV A=${V#v}
     faults: build stderr='failed to process "A=${V#v}": missing in substitution'
---target names no stage -> build: usage
+the frontend of the Dockerfile does not know a flag -> build: build
+    dockerfile: FROM x\nCOPY --link a /
+    faults: build stdout='#1 resolve image config for x\n#1 DONE 0.1s\n' stderr='dockerfile parse error line 2: Unknown flag: link'
+the legacy builder may not know a platform -> build, build, syntax: usage
+    faults: build stdout='Step 1/1 : FROM --platform=linux/$TARGETARCH x\n' stderr=a; syntax
+it knows this platform -> build, build, from: registry
+    faults: build stdout='Step 1/1 : FROM --platform=linux/amd64 x\n' stderr=a; syntax
+BuildKit knows any platform -> build, build, control: build
+    faults: build stdout='#1 [1/1] RUN --platform=linux/$TARGETARCH x\n#1 ERROR: a\n' stderr=a; syntax
+the legacy builder drops a here-document -> build, syntax: usage
+    dockerfile: FROM x\nRUN <<E\ntouch /a\nE
+    faults: build stdout='Step 2/2 : RUN <<E\n' stderr='returned a non-zero code: 1'; syntax
+BuildKit drops nothing -> build: build
+    dockerfile: FROM x\nRUN <<E\ntouch /a\nE
+    faults: build stdout='#1 [2/2] RUN <<E\n' stderr='did not complete successfully: exit code: 1'; syntax
+--target names no stage -> build, build: usage
     faults: build stderr='target stage a could not be found'
     options: {"build_options": ["--target=a"]}
 # Accidents
-the network breaks a RUN once -> build: passed
+a RUN is terminated -> build, fresh build, control: build
+    faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 143'
+a RUN meets a full disk -> build, fresh build, control: build (disk)
+    faults: build stdout='Step 1/1 : RUN a\nNo space left on device\n' stderr='returned a non-zero code: 1'
+a RUN meets a limit -> build, fresh build: build (limits)
+    faults: build stdout='Step 1/1 : RUN a\nx: Cannot fork\n' stderr='returned a non-zero code: 1'
+an earlier RUN met the network -> build, fresh build: build (network)
+    faults: build stdout='Step 1/2 : RUN a\nConnection refused\nStep 2/2 : RUN b\n' stderr='returned a non-zero code: 1'
+a RUN uses an old release -> build: build (gone)
+    faults: build stdout='Step 1/1 : RUN a\nE: Release file x is expired (invalid since 1 d)\n' stderr='returned a non-zero code: 1'
+a RUN fails whose command quotes the network -> build: build
+    faults: build stdout='Step 1/1 : RUN a\n' stderr='echo connection refused returned a non-zero code: 1'
+a quiet download fails, BuildKit -> build, fresh build: build (network)
+    faults: build stdout='#1 [1/1] RUN <<E\n' stderr='process "/bin/sh -c wget -q https://a.b/c" did not complete successfully: exit code: 4'
+a quiet download fails, legacy -> build, fresh build: build (network)
+    faults: build stdout='Step 1/1 : RUN <<E\n' stderr='The command wget -q https://a.b/c returned a non-zero code: 4'
+a quiet download fails, podman -> build, fresh build: build (network)
+    faults: build stdout='STEP 1/1: RUN a\n' stderr='Error: building at STEP "RUN wget -q https://a.b/c": while running runtime: exit status 4'
+an ADD meets the network -> build, build, control: build (network)
+    faults: build stdout='Step 1/1 : ADD http://a.b/c /\n' stderr='connection refused'
+a name quotes the network -> build, build, control: build
+    faults: build stdout='Step 1/1 : WORKDIR /w\n' stderr='mkdir /w/connection refused: a'
+the network breaks a RUN once -> build, fresh build: passed
     dockerfile: FROM x
     faults: build nth=1 stdout='Step 1/1 : RUN a\nConnection refused\n' stderr='returned a non-zero code: 1'
-the kernel kills a RUN once -> build: passed
+the kernel kills a RUN once -> build, fresh build: passed
     dockerfile: FROM x
     faults: build nth=1 stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'
-a RUN is killed twice -> build, control: build
+a RUN is killed twice -> build, fresh build, control: build (memory)
     faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'
-the engine is away for a moment -> build: passed
+the engine is away for a moment -> build, build: passed
     dockerfile: FROM x
-    faults: build do='lose the engine' nth=1; version do='find the engine' nth=3
-the engine is away for a moment, and a RUN fails -> build: passed
+    faults: build do=away count=2 nth=1
+the engine is away for a moment, and a RUN fails -> build, fresh build: passed
     dockerfile: FROM x
     faults: build nth=1 stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 2'; version nth=2
-the engine is away after each build -> build: engine
+the engine is away after each build -> build, fresh build: engine
     faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 2'; version nth=2; version nth=4
-docker is killed twice -> build: engine
+docker is killed twice -> build, build: engine
     faults: build do=die
-the connection breaks off twice -> build: engine
+the engine does not come back -> build: engine
+    faults: build do=away count=999999
+the connection breaks off twice -> build, build: engine
     faults: build stdout='#1 [1/1] RUN a\n' stderr='failed to receive status: error reading: EOF'
-docker fails once -> build: passed
+docker fails once -> build, build: passed
     dockerfile: FROM x
     faults: build nth=1 stderr=a
-the registry comes back after a pause -> build: passed
+the registry comes back after a pause -> build, build: passed
     dockerfile: FROM x
     faults: build nth=1 stderr='connection refused'
-docker fails twice -> build, control: build
+docker fails twice -> build, build, control: build
     faults: build stderr=a
-the control fails once -> build, control COPY, control: build
+the control fails once -> build, build, control COPY, control, control: build
     faults: build stderr=a; 'control COPY' nth=1 stderr='exit code -9'
 # Images
-an image does not exist -> build, from: build
+an image does not exist -> build, build, from: build
     faults: build stdout='#1 [internal] load metadata for x\n#1 ERROR: x: not found\n' stderr='failed to solve: x: not found'
-an image does not exist, legacy -> build, from: build
+an image does not exist, legacy -> build, build, from, from: build
     faults: pull x='manifest unknown'
-an image can be pulled alone the third time -> build, from: registry
+an image can be pulled alone the third time -> build, build, from: registry
     faults: build stdout='Step 1/1 : FROM x\n' stderr=EOF
-its registry gives no other image either -> build, from: registry
+its registry gives no other image either -> build, build, from, from, from: registry
     dockerfile: FROM ghcr.io/x
     faults: pull ghcr.io='manifest unknown'
-nobody knows any host -> build, from: registry
+nobody knows any host -> build, build, from, from, from: registry
     dockerfile: FROM a.b/x
     faults: pull a.b='no such host' docker.io='no such host'
-too many requests -> build, from: registry
+too many requests -> build, build, from: registry
     faults: pull x=toomanyrequests
-docker's frontend cannot be pulled, --offline -> build: usage
+docker's frontend cannot be pulled, --offline -> build, build: usage
     faults: build stdout='#1 resolve image config for docker.io/docker/dockerfile:1\n#1 ERROR: no such host\n' stderr='no such host'
-    options: {"offline": True}
-the image of COPY --from does not exist -> build, from: build
+    options: {"offline": true}
+the image of COPY --from does not exist -> build, build, from, from: build
     dockerfile: FROM x\nCOPY --from=ghcr.io/x /y /
     faults: pull ghcr.io/x='ghcr.io/x: denied'; build stdout='Step 2/2 : COPY\n' stderr='invalid from flag value ghcr.io/x: denied'
-the trigger of an image fails -> build, control: build
+the trigger of an image fails -> build, build, control: build
     faults: build stdout='Step 1/1 : FROM x\n# Executing 1 build trigger\n' stderr=a
 a pull takes too long, the trigger of its image fails -> build, from, control: build_timeout
     hangs: Step 1/1 : FROM x
     faults: from stdout='Step 1/1 : FROM x\n# Executing 1 build trigger\n' stderr=a
-the target stage is only in the Dockerfile -> build, from: build
+the target stage is only in the Dockerfile -> build, build, from, from: build
     faults: pull x='manifest unknown'; from given=--target=a; 'control COPY' given=--target=a
     options: {"build_options": ["--target=a"]}
 # The host
-nothing can be run in a build -> build, control COPY, control RUN: engine
+nothing can be run in a build -> build, fresh build, control COPY, control RUN: engine
     faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'; 'control RUN'
-a program that is not there can be run -> build, control COPY, control RUN: engine
+a program that is not there can be run -> build, fresh build, control COPY, control RUN: engine
     faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'; 'control RUN' code=0
-a container lacks another program -> build, control: engine
+a container lacks another program -> build, build, control, control: engine
     faults: build stderr=a; 'control run' code=127 stderr='exec: runc: no such file or directory'
-the builder keeps its images -> build, control COPY: engine
+the builder keeps its images -> build, build, control COPY, control COPY: engine
     faults: build stderr=a; 'control COPY' code=0
-a build option is refused -> build, control COPY, control: usage
+a build option is refused -> build, build, control COPY, control COPY, control: usage
     faults: '*' given=--bogus stderr='unknown flag: --bogus'
     options: {"build_options": ["--bogus"]}
-an option needs an image that cannot be pulled -> build, control COPY, control: registry
+an option needs an image that cannot be pulled -> build, build, control COPY, control COPY, control: registry
     faults: build stderr=a; '*' given=--bogus stdout='#1 resolve image config for x\n#1 ERROR: EOF\n' stderr=EOF
     options: {"build_options": ["--bogus"]}
-a run option is refused -> build, control: usage
+a run option is refused -> build, build, control, control, control: usage
     faults: build stderr=a; 'control run' given=--memory=1k code=125
     options: {"run_options": ["--memory=1k"]}
-an option is given, and the engine is broken -> build, control: engine
+an option is given, and the engine is broken -> build, build, control, control, control: engine
     faults: build stderr=a; 'control run' code=125
     options: {"run_options": ["--memory=1k"]}
-the user of a run option is only in the image -> build, control: build
+the user of a run option is only in the image -> build, build, control: build
     faults: build stderr=a; 'control run' given=-uapp code=125
     options: {"run_options": ["-uapp"]}
-the context is refused -> build, control COPY, control, control COPY: usage
+the context is refused -> build, build, control COPY, control, control COPY: usage
     faults: build stderr='error checking context'; 'control COPY' given=CONTEXT
-podman finds no network -> build, control: engine
+podman finds no network -> build, build, control: engine
     faults: build stdout='STEP 1/1: RUN a\n' stderr='Error: building at STEP "RUN a": setup network: x: network not found'
-docker has trouble with its store -> build, control: engine
+docker has trouble with its store -> build, build, control: engine
     faults: build stderr='short read: expected 89 bytes but got 17: unexpected EOF'
 # The time limit
+the image is there, but docker does not end -> build: engine
+    dockerfile: FROM x
+    faults: build do=print stdout='Step 1/1 : RUN a\n'; build do='hang after'
 nothing begins in time -> build: engine
     hangs: Sending build context
 the context takes too long -> build: engine
@@ -685,7 +501,7 @@ a registry hangs -> build: registry
     hangs: #1 [internal] load metadata for x
 a registry hangs, legacy -> build, from: registry
     hangs: Step 1/1 : FROM x
-    faults: from HANG
+    faults: from do=print stdout='Step 1/1 : FROM x\n'; from do=hang
 a registry is slow, legacy -> build, from, control: build_timeout
     hangs: Step 1/1 : FROM x
 a RUN takes too long that imitates a FROM -> build, control: build_timeout
@@ -693,61 +509,50 @@ a RUN takes too long that imitates a FROM -> build, control: build_timeout
 """
 
 
-def read_flows(text):
-    """Yield the flows of a text: a line without indentation begins one."""
-    for stanza in re.findall(r"(?m)^[^#\s].*(?:\n    .*)*", text):
-        head, *lines = stanza.split("\n    ")
-        fields = dict(line.split(": ", 1) for line in lines)
-        yield Flow(*head.split(" -> "), **fields)
-
-
-@pytest.fixture
-def limited(monkeypatch):
-    """Let a build reach its time limit when it has printed LAST_LINE, however slow the machine."""
-    stream = de.Docker.stream
-
-    def stream_until_last_line(docker, process, deadline):
-        for data in stream(docker, process, deadline):
-            yield data
-            if LAST_LINE.encode() in data:
-                deadline.shorten(0)
-
-    monkeypatch.setattr(de.Docker, "stream", stream_until_last_line)
-
-
 def asked(fake):
-    """Return what was built and started in order; what comes again at once is one."""
+    """Return what was built and started, in order."""
+    builds = iter(fake.calls("build"))
     kinds = ("build", "from", "syntax", "control")
-    names = [name for name in fake.names() if name.startswith(kinds)]
-    words = ", ".join(names).replace(CONTROL, "control").split(", ")
-    return ", ".join(word for word, last in zip(words, ["", *words]) if word != last)
+    for name in fake.names():
+        if name.startswith(kinds):
+            is_fresh = name == "build" and "--no-cache" in next(builds)
+            yield "fresh build" if is_fresh else name
 
 
-@pytest.mark.parametrize("flow", list(read_flows(FLOWS)), ids=lambda flow: flow.when)
-def test_build_is_made_and_judged_by_experiments(fake, evaluate, limited, tmp_path, flow):
-    hang = rf"do=print stdout='%s\n{LAST_LINE}\n'; %s do=hang"
-    faults = [flow.faults.replace("HANG", hang % ("", "from"))]
-    faults += [f"build {hang % (flow.hangs, 'build')}"] if flow.hangs else []
-    fake.inject("; ".join(faults).replace("CONTEXT", f"{tmp_path}/context"))
-    if flow.there:
-        (fake.folder / "images" / flow.there).touch()
-
-    report = evaluate(flow.dockerfile.split(r"\n"), TRUE, **ast.literal_eval(flow.options))
-
-    assert f"{asked(fake)}: {outcome(report)}" == flow.then
-    assert fake.left() == [flow.there] * bool(flow.there)
+def result(report):
+    """Return the outcome, and what a failed build is suspicious of."""
+    suspect = (report["error"] or {}).get("suspect")
+    return outcome(report) + (f" ({suspect})" if suspect else "")
 
 
-def test_report_of_a_failed_build_tells_the_experiments(fake, evaluate):
-    fake.inject("pull x='manifest unknown'")
+@pytest.mark.parametrize("flow", read_table(FLOWS, Flow), ids=lambda flow: flow.when)
+def test_build_is_made_and_judged_by_experiments(fake, evaluate, tmp_path, flow):
+    hang = "; ".join(["CALL do=print stdout='LINES\\n'", "CALL do=hang"])
+    hangs = [hang.replace("CALL", "build").replace("LINES", flow.hangs)] * bool(flow.hangs)
+    faults = "; ".join([flow.faults, *hangs]).replace("CONTEXT", f"{tmp_path}/context")
+    fake.inject(faults)
+
+    options = {"build_timeout": 9, **json.loads(flow.options)}
+    report = evaluate(flow.dockerfile.split(r"\n"), TRUE, **options)
+
+    found = ", ".join(asked(fake)).replace(CONTROL, "control")
+    assert f"{found}: {result(report)}" == flow.then
+    assert fake.left() == []
+
+
+# What docker says, whether the build fails each time, and the registry at fault
+TOLD = {"manifest unknown": (True, None), "toomanyrequests": (False, "docker.io")}
+
+
+@pytest.mark.parametrize("problem", TOLD)
+def test_report_of_a_failed_build_tells_the_experiments(fake, evaluate, problem):
+    fake.inject(f"pull x='{problem}'")
 
     error = evaluate(["FROM x"], TRUE)["error"]
 
-    assert error["certain"]
-    assert sorted(error["diagnosis"]) == [
-        f"FROM {HUB_IMAGE} alone: succeeded",
-        "FROM x alone: manifest unknown",
-    ]
+    assert (error["certain"], error["registry"]) == TOLD[problem]
+    assert f"FROM x alone: {problem}" in error["diagnosis"]
+    assert (f"FROM {HUB_IMAGE} alone: succeeded" in error["diagnosis"]) is error["certain"]
 
 
 @pytest.mark.parametrize("was_there", [False, True])
