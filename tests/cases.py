@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from typing import NamedTuple
@@ -70,12 +71,145 @@ def fill(folder):
         (folder / name).write_text(f"<{name}>")
 
 
-NO_FILE = "no such file, or not accessible to the image's user"
-DRAW = {"a": [1000000, 2999999]}
+# A test on the files of fill(), and a part of its message unless it passes
+CASES = r"""
+== command_exists
+a program on the PATH -> passed
+    params: {"name": "sh"}
+a builtin command of the shell -> passed
+    params: {"name": "cd"}
+a path of a program -> passed
+    params: {"name": "./program"}
+no program of the name -> not found: no-such
+    params: {"name": "no-such"}
+a path of a folder -> not found: /etc
+    params: {"name": "/etc"}
+a path of a file that is not executable -> not found: ./file
+    params: {"name": "./file"}
+a name that looks like an option -> not found: -v
+    params: {"name": "-v"}
+a name that looks like shell code -> not found: sh; true
+    params: {"name": "sh; true"}
+== commands_exist
+all are there -> passed
+    params: {"names": ["sh", "cat"]}
+some are missing -> not found: no; not found: nope
+    params: {"names": ["sh", "no", "cat", "nope"]}
+== envvar_set
+it is set -> passed
+    params: {"name": "SET"}
+it is the first of all -> passed
+    params: {"name": "PATH"}
+its name has a dot -> passed
+    params: {"name": "dotted.name"}
+it has only a colour code -> passed
+    params: {"name": "COLOR"}
+a colour code before its name -> RED is not set
+    params: {"name": "RED"}
+it is empty -> EMPTY is set, but empty
+    params: {"name": "EMPTY"}
+a variable that the shell exports -> PWD is not set
+    params: {"name": "PWD"}
+it is the beginning of another name -> not set
+    params: {"name": "PREFIX"}
+it is the end of another name -> not set
+    params: {"name": "name"}
+== files_exist
+files, a link and special names -> passed
+    params: {"paths": ["file", "link"]}
+one of two is missing -> no such file, or not accessible to the image's user: missing
+    params: {"paths": ["file", "missing"]}
+a pattern is a plain name -> no such file, or not accessible to the image's user: fil*
+    params: {"paths": ["fil*"]}
+a folder -> a directory, not a file: folder
+    params: {"paths": ["folder"]}
+a dangling link -> no such file, or not accessible to the image's user: dangling
+    params: {"paths": ["dangling"]}
+a pipe -> a device, pipe or socket, not a file: pipe
+    params: {"paths": ["pipe"]}
+a device -> a device, pipe or socket, not a file: /dev/null
+    params: {"paths": ["/dev/null"]}
+== dirs_exist
+folders and a link to one -> passed
+    params: {"paths": ["folder", "/etc", "link-to-folder"]}
+a file -> a file, not a directory: file
+    params: {"paths": ["file"]}
+nothing there -> nowhere
+    params: {"paths": ["nowhere"]}
+== file_contains
+one of two texts -> passed
+    params: {"path": "file", "contains": ["nothing", "needle"]}
+all of two texts -> passed
+    params: {"path": "file", "contains": ["needle", "hay"], "match": "all"}
+a text with the end of a line, through a link -> passed
+    params: {"path": "link", "contains": ["hay\n"]}
+a path that looks like an option -> passed
+    params: {"path": "-dash", "contains": ["<-dash>"]}
+a text in another case -> contains none of 'Needle'
+    params: {"path": "file", "contains": ["Needle"]}
+no file -> cannot read missing: no such file, or not accessible to the image's user
+    params: {"path": "missing", "contains": ["file"]}
+a pipe -> cannot read pipe
+    params: {"path": "pipe", "contains": ["x"]}
+== run_command
+it succeeds -> passed
+    params: {"command": "true"}
+it fails as expected -> passed
+    params: {"command": "exit 255", "exit_code": 255}
+any exit code is expected -> passed
+    params: {"command": "exit 200", "exit_code": "any"}
+a process stays in the background -> passed
+    params: {"command": "sleep 9 & echo away"}
+another shell -> passed
+    params: {"command": "exit 3", "shell": "./program"}
+drawn numbers -> passed
+    params: {"command": "test {a*2} -eq $(({a} + {a}))", "draw": {"a": [0, 999999]}}
+it fails -> exit code 2, expected 0: no output
+    params: {"command": "exit 2"}
+it succeeds unexpectedly -> exit code 0, expected 3
+    params: {"command": ":", "exit_code": 3}
+it replaces the shell -> exit code 130
+    params: {"command": "exec sh -c 'exit 130'"}
+no such program -> exit code 127
+    params: {"command": "no-such"}
+nothing on standard input -> exit code 4
+    params: {"command": "read line || exit 4"}
+it looks like an option -> exit code 5
+    params: {"command": "-x; exit 5"}
+it looks like an option with a plus sign -> exit code 6
+    params: {"command": "+x; exit 6"}
+a shell that the image lacks -> has no shell ./no
+    params: {"command": "true", "shell": "./no"}
+a shell that is no program -> no shell
+    params: {"command": ":", "shell": "./file", "exit_code": "any"}
+a shell that does not run -> no shell
+    params: {"command": ":", "shell": "./broken", "exit_code": "any"}
+== output_contains
+standard output -> passed
+    params: {"command": "echo a; echo b", "contains": ["a\nb"]}
+standard error, of the shell -> passed
+    params: {"command": "no-such || true", "contains": ["no-such"]}
+a NUL byte -> passed
+    params: {"command": "printf 'a\\000b'", "contains": ["b"]}
+bytes that are not UTF-8 -> passed
+    params: {"command": "printf '\\377\\376x'", "contains": ["x"]}
+drawn numbers -> passed
+    params: {"command": "echo = $(({a}*3))", "contains": ["= {a*3}\n"], "draw": {"a": [0, 999999]}}
+the text, but a failure -> exit code 1
+    params: {"command": "echo x; exit 1", "contains": ["x"]}
+a pattern is a plain text -> line: a.b
+    params: {"command": "echo 'a.b'", "contains": ["a?b"]}
+no output -> (no output)
+    params: {"command": ":", "contains": ["x"]}
+one of two texts, but all are required -> the output lacks 'b'
+    params: {"command": "echo a", "contains": ["a", "b"], "match": "all"}
+the markers of the script -> none of
+    params: {"command": ":", "contains": ["=E", "=B"]}
+"""
 
 
 class Case(NamedTuple):
-    """A test on the files of `fill`, and the verdict on it."""
+    """A test, and the verdict on it."""
 
     when: str
     status: str
@@ -83,105 +217,13 @@ class Case(NamedTuple):
     params: dict
 
 
-def passes(when, **params):
-    return Case(when, status="passed", message="", params=params)
+def case(when, then, params):
+    status, message = ("passed", "") if then == "passed" else ("failed", then)
+    return Case(when, status, message, json.loads(params))
 
 
-def fails(when, message, **params):
-    return Case(when, status="failed", message=message, params=params)
-
-
-COMMAND_EXISTS = [
-    passes("a program on the PATH", name="sh"),
-    passes("a builtin command of the shell", name="cd"),
-    passes("a path of a program", name="./program"),
-    fails("no program of the name", "not found: no-such", name="no-such"),
-    fails("a path of a folder", "not found: /etc", name="/etc"),
-    fails("a path of a file that is not executable", "not found: ./file", name="./file"),
-    fails("a name that looks like an option", "not found: -v", name="-v"),
-    fails("a name that looks like shell code", "not found: sh; true", name="sh; true"),
-]
-COMMANDS_EXIST = [
-    passes("all are there", names=["sh", "cat"]),
-    fails("some are missing", "not found: no; not found: nope", names=["sh", "no", "cat", "nope"]),
-]
-ENVVAR_SET = [
-    passes("it is set", name="SET"),
-    passes("it is the first of all", name="PATH"),
-    passes("its name has a dot", name="dotted.name"),
-    passes("it has only a colour code", name="COLOR"),
-    fails("a colour code before its name", "RED is not set", name="RED"),
-    fails("it is empty", "EMPTY is set, but empty", name="EMPTY"),
-    fails("a variable that the shell exports", "PWD is not set", name="PWD"),
-    fails("it is the beginning of another name", "not set", name="PREFIX"),
-    fails("it is the end of another name", "not set", name="name"),
-]
-FILES_EXIST = [
-    passes("files, a link and special names", paths=["file", "link", *SPECIAL_NAMES]),
-    fails("one of two is missing", f"{NO_FILE}: missing", paths=["file", "missing"]),
-    fails("a pattern is a plain name", f"{NO_FILE}: fil*", paths=["fil*"]),
-    fails("a folder", "a directory, not a file: folder", paths=["folder"]),
-    fails("a dangling link", f"{NO_FILE}: dangling", paths=["dangling"]),
-    fails("a pipe", "a device, pipe or socket, not a file: pipe", paths=["pipe"]),
-    fails("a device", "a device, pipe or socket, not a file: /dev/null", paths=["/dev/null"]),
-]
-DIRS_EXIST = [
-    passes("folders and a link to one", paths=["folder", "/etc", "link-to-folder"]),
-    fails("a file", "a file, not a directory: file", paths=["file"]),
-    fails("nothing there", "nowhere", paths=["nowhere"]),
-]
-FILE_CONTAINS = [
-    passes("one of two texts", path="file", contains=["nothing", "needle"]),
-    passes("all of two texts", path="file", contains=["needle", "hay"], match="all"),
-    passes("a text with the end of a line, through a link", path="link", contains=["hay\n"]),
-    passes("a path that looks like an option", path="-dash", contains=["<-dash>"]),
-    fails("a text in another case", "contains none of 'Needle'", path="file", contains=["Needle"]),
-    fails("no file", f"cannot read missing: {NO_FILE}", path="missing", contains=["file"]),
-    fails("a pipe", "cannot read pipe", path="pipe", contains=["x"]),
-]
-RUN_COMMAND = [
-    passes("it succeeds", command="true"),
-    passes("it fails as expected", command="exit 255", exit_code=255),
-    passes("any exit code is expected", command="exit 200", exit_code="any"),
-    passes("a process stays in the background", command="sleep 9 & echo away"),
-    passes("another shell", command="exit 3", shell="./program"),
-    passes("drawn numbers", command="test {a*2} -eq $(({a} + {a}))", draw=DRAW),
-    fails("it fails", "exit code 2, expected 0: no output", command="exit 2"),
-    fails("it succeeds unexpectedly", "exit code 0, expected 3", command=":", exit_code=3),
-    fails("it replaces the shell", "exit code 130", command="exec sh -c 'exit 130'"),
-    fails("no such program", "exit code 127", command="no-such"),
-    fails("nothing on standard input", "exit code 4", command="read line || exit 4"),
-    fails("it looks like an option", "exit code 5", command="-x; exit 5"),
-    fails("it looks like an option with a plus sign", "exit code 6", command="+x; exit 6"),
-    fails("a shell that the image lacks", "has no shell ./no", command="true", shell="./no"),
-    fails("a shell that is no program", "no shell", command=":", shell="./file", exit_code="any"),
-    fails("a shell that does not run", "no shell", command=":", shell="./broken", exit_code="any"),
-]
-OUTPUT_CONTAINS = [
-    passes("standard output", command="echo a; echo b", contains=["a\nb"]),
-    passes("standard error, of the shell", command="no-such || true", contains=["no-such"]),
-    passes("a NUL byte", command="printf 'a\\000b'", contains=["b"]),
-    passes("bytes that are not UTF-8", command="printf '\\377\\376x'", contains=["x"]),
-    passes("drawn numbers", command="echo = $(({a} * 3))", contains=["= {a*3}\n"], draw=DRAW),
-    fails("the text, but a failure", "exit code 1", command="echo x; exit 1", contains=["x"]),
-    fails("a pattern is a plain text", "line: a.b", command="echo 'a.b'", contains=["a?b"]),
-    fails("no output", "(no output)", command=":", contains=["x"]),
-    fails(
-        "one of two texts, but all are required",
-        "the output lacks 'b'",
-        command="echo a",
-        contains=["a", "b"],
-        match="all",
-    ),
-    fails("the markers of the script", "none of", command=":", contains=["=E", "=B"]),
-]
 CASES = {
-    "command_exists": COMMAND_EXISTS,
-    "commands_exist": COMMANDS_EXIST,
-    "envvar_set": ENVVAR_SET,
-    "files_exist": FILES_EXIST,
-    "dirs_exist": DIRS_EXIST,
-    "file_contains": FILE_CONTAINS,
-    "run_command": RUN_COMMAND,
-    "output_contains": OUTPUT_CONTAINS,
+    kind: read_table(text, case)
+    for kind, text in re.findall(r"(?s)== (\w+)(.*?)(?=\n==|\Z)", CASES)
 }
+CASES["files_exist"][0].params["paths"].extend(SPECIAL_NAMES)
