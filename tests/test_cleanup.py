@@ -11,7 +11,6 @@ import pytest
 from cases import FALSE, TRUE, run_command
 from conftest import called, outcome
 from engine import wait_for
-from fake_engine import FAULTS
 
 import DockerfileEvaluator as de
 
@@ -40,25 +39,15 @@ def test_everything_has_the_name_of_its_run_which_version_2_1_does_not_take_for_
     assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)  # 2.1's had no h
 
 
-# Nothing is left
+# Nothing is left; test_injection.py looks after each fault
 
 
-@pytest.mark.parametrize(
-    ("line", "faults"),
-    [
-        ("ENV A=b", "'image rm' nth=1"),
-        ("COPY missing /", ""),
-        ("ENV A=b", "build do=hang nth=1"),
-    ],
-    ids=["the first removal fails", "the build fails twice", "the build takes too long"],
-)
-def test_nothing_is_left_and_nothing_is_pruned(fake, evaluate, left, line, faults):
-    fake.inject(faults)
+def test_containers_are_removed_with_their_volumes_and_nothing_is_pruned(fake, evaluate):
+    fake.inject("build do=hang nth=1")
 
-    report = evaluate(["FROM x", line], FALSE, LATE)
+    evaluate(["FROM x"], FALSE)
+    evaluate(["FROM x"], FALSE, LATE)
 
-    assert report["warnings"] == []
-    assert left() == []
     assert all("--volumes" in words for words in fake.calls("container rm"))
     assert "prune" not in str(fake.names())
 
@@ -107,22 +96,20 @@ OF_OTHERS = f"""
 """
 
 
-def test_leftovers_of_a_run_of_another_user_stay(fake, evaluate, monkeypatch):
-    (fake.folder / "images" / f"dockerfile-evaluator:{GONE}").touch()
-    monkeypatch.setattr(os, "kill", mock.Mock(side_effect=PermissionError))
+@pytest.mark.parametrize("name", [":", "-"])
+def test_leftovers_of_another_user_stay(fake, evaluate, left, monkeypatch, tmp_path, name):
+    """An image belongs to who runs its process, a folder to its owner."""
+    name = f"dockerfile-evaluator{name}{GONE}"
+    if ":" in name:
+        (fake.images / name).touch()
+        monkeypatch.setattr(os, "kill", mock.Mock(side_effect=PermissionError))
+    else:
+        (tmp_path / "tmp" / name).mkdir()
+        monkeypatch.setattr(os, "getuid", lambda: 4242)
 
     evaluate(["FROM x"], TRUE)
 
-    assert fake.left() == [f"dockerfile-evaluator:{GONE}"]
-
-
-def test_folder_of_another_user_stays(fake, evaluate, left, monkeypatch, tmp_path):
-    (tmp_path / "tmp" / f"dockerfile-evaluator-{GONE}").mkdir()
-    monkeypatch.setattr(os, "getuid", lambda: 4242)
-
-    evaluate(["FROM x"], TRUE)
-
-    assert left() == [f"dockerfile-evaluator-{GONE}"]
+    assert left() == [name]
 
 
 def test_other_pid_namespace_is_another_host():
@@ -156,70 +143,21 @@ def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
 def main(arguments):
     """Return a function that evaluates on the command line, and returns the exit code."""
 
-    def run(lines=("FROM scratch",), test=TRUE):
-        code, out, err = called(de.main, *arguments(lines, test))
-        assert "Traceback" not in out + err
-        return code
-
-    return run
+    return lambda test=TRUE: called(de.main, *arguments(["FROM scratch"], test))[0]
 
 
-@pytest.mark.parametrize(
-    ("call", "number", "end"),
-    [
-        ("build", signal.SIGHUP, signal.SIGTERM),
-        ("control run", signal.SIGINT, signal.SIGTERM),
-        ("run", signal.SIGTERM, signal.SIGKILL),
-    ],
-)
-def test_signal_ends_what_runs_removes_everything_and_is_the_exit_code(
-    fake, main, report, left, call, number, end
-):
+ENDS = {("build", signal.SIGHUP): signal.SIGTERM, ("run", signal.SIGTERM): signal.SIGKILL}
+
+
+@pytest.mark.parametrize(("call", "number"), ENDS)
+def test_signal_ends_what_runs_and_is_the_exit_code(fake, main, call, number):
     """A test is ended by SIGKILL to docker: SIGTERM would be passed on to it."""
     fake.fault(call, "interrupt", number=number)
-    lines = ["FROM scratch", *["RUN exit 137"] * (call == "control run")]
 
-    code = main(lines)
+    code = main()
 
     assert code == 128 + number
-    assert fake.killed == [(call, end)]
-    assert outcome(report()) == "interrupted"
-    assert left() == []
-
-
-# Each phase of a service: it starts, its port is waited for, the test runs, a request is repeated
-SERVICE_CALLS = [
-    ("run", 1),
-    ("exec", 1),
-    ("exec", 2),
-    ("exec", 4),
-    ("logs", 1),
-]
-
-
-@pytest.mark.parametrize(("call", "nth"), SERVICE_CALLS)
-@pytest.mark.parametrize("again", [{}, {"again": signal.SIGTERM}], ids=["once", "twice"])
-def test_interrupt_beside_a_service_ends_it_within_a_second_and_leaves_nothing(
-    fake, main, report, left, call, nth, again
-):
-    test = {"type": "http_responds", "service": 8080, "params": {}, "timeout": 60}
-    if call == "logs":
-        test = run_command("kill -9 $PPID", service=8080)
-    interrupted_at = []
-
-    def interrupt(*words):
-        interrupted_at.append(fake.clock.now)
-        return FAULTS["interrupt"](*words)
-
-    with mock.patch.dict(FAULTS, {"note and interrupt": interrupt}):
-        fake.fault(call, "note and interrupt", number=signal.SIGINT, nth=nth, **again)
-        code = main(test=test)
-
-    assert code == 128 + signal.SIGINT
-    assert outcome(report()) == "interrupted"
-    assert left() == []
-    clean_up = de.CREATE_TIMEOUT if call == "run" else 0
-    assert fake.clock.now - interrupted_at[0] <= 1 + clean_up + 2 * de.POLL
+    assert fake.killed == [(call, ENDS[call, number])]
 
 
 def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, evaluate):
@@ -227,14 +165,6 @@ def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, e
 
     evaluate(["FROM scratch"], TRUE)
 
-    assert fake.left() == []
-
-
-def test_signal_in_the_clean_up_keeps_the_score(fake, main, report):
-    fake.fault("image rm", "interrupt and go on", number=signal.SIGINT)
-
-    assert main() == 0
-    assert outcome(report()) == "passed"
     assert fake.left() == []
 
 

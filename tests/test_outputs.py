@@ -47,40 +47,28 @@ def test_one_in_forty_builds_that_succeeded_is_suspicious():
     assert len([name for name, (suspect, _) in found.items() if suspect]) <= 1, found
 
 
-def alternatives():
-    for kind, samples in OUTPUTS["alternatives"].items():
-        for alternative, line in samples.items():
-            yield pytest.param(kind, alternative, line, id=f"{kind}: {alternative}")
-
-
-@pytest.mark.parametrize(("kind", "alternative", "line"), list(alternatives()))
-def test_each_suspicious_word_is_needed_for_a_real_line(monkeypatch, kind, alternative, line):
-    assert de.kind_of(line) == kind
-
-    others = [word for word in de._SUSPICIONS[kind] if word != alternative]
-    without = re.compile(f"(?<!/)(?:{'|'.join(others)})")
-    monkeypatch.setitem(de._KINDS, kind, without)
-
-    assert len(others) == len(de._SUSPICIONS[kind]) - 1
-    assert de.kind_of(line) != kind
-
-
-@pytest.mark.parametrize("alternative", OUTPUTS["own_alternatives"])
-def test_each_word_of_own_trouble_is_needed_for_a_real_line(monkeypatch, alternative):
-    line = OUTPUTS["own_alternatives"][alternative]
-    assert de.kind_of(line) is None
-
-    others = [word for word in de._OWN_TROUBLE if word != alternative]
-    monkeypatch.setattr(de, "_OWN", re.compile(f"(?i){'|'.join(others)}"))
-
-    assert de.kind_of(line)
+WORDS = {**de._SUSPICIONS, "own": de._OWN_TROUBLE}
+LINES = {**OUTPUTS["alternatives"], "own": OUTPUTS["own_alternatives"]}
 
 
 def test_each_word_has_a_line():
-    lines = {kind: set(samples) for kind, samples in OUTPUTS["alternatives"].items()}
+    assert {kind: set(LINES[kind]) for kind in LINES} == {kind: set(WORDS[kind]) for kind in WORDS}
 
-    assert lines == {kind: set(words) for kind, words in de._SUSPICIONS.items()}
-    assert set(OUTPUTS["own_alternatives"]) == set(de._OWN_TROUBLE)
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_each_word_is_needed_for_its_line(monkeypatch, kind):
+    """A word of own trouble, for a line that otherwise is suspicious."""
+    right = None if kind == "own" else kind
+    wrong = [line for line in LINES[kind].values() if de.kind_of(line) != right]
+    for word, line in LINES[kind].items():
+        others = "|".join(other for other in WORDS[kind] if other != word)
+        if kind == "own":
+            monkeypatch.setattr(de, "_OWN", re.compile(f"(?i){others}"))
+        else:
+            monkeypatch.setitem(de._KINDS, kind, re.compile(f"(?<!/)(?:{others})"))
+        wrong += [word] * (de.kind_of(line) == right)
+
+    assert wrong == []
 
 
 @pytest.mark.parametrize("sample", OUTPUTS["reasons"], ids=lambda sample: sample["expected"][:40])
