@@ -58,7 +58,7 @@ def container(what):
     phase, docker_code, test_code, record = what.split()
     codes = [None if code == "-" else int(code) for code in (docker_code, test_code)]
     printed = de.Printed((True, False))
-    return de.ContainerRun(phase, *codes, RECORDS[record], printed, "", "", 0.0)
+    return de.ContainerRun(phase, *codes, printed=printed, state=RECORDS[record])
 
 
 def test_verdict_needs_a_proof():
