@@ -1,30 +1,11 @@
-"""Rules for the source: sections, processes, imports, and the folders of the project."""
+"""Rules for the source: imports, and the folders of the project."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
 from conftest import PROJECT
-
-SOURCE = (PROJECT / "DockerfileEvaluator.py").read_text()
-# What a section uses of a later one; each has its reason in the order in which one reads them.
-
-
-def test_processes_are_started_in_one_place():
-    starts = re.findall(r"subprocess\.(?!DEVNULL|PIPE|STDOUT|TimeoutExpired)\w+\(", SOURCE)
-
-    assert starts == ["subprocess.Popen("]
-    assert not re.search(r"os\.(system|popen|exec|spawn|fork|posix_spawn)", SOURCE)
-
-
-def test_only_the_command_line_prints():
-    """Except for the report of `--output -`."""
-    before = SOURCE[: SOURCE.index("# Command line\n")]
-
-    assert re.findall(r"\bprint\(|sys\.stderr|input\(", before) == []
-    assert before.count("sys.stdout") == 3  # written, flushed, silenced
 
 
 def test_import_prints_nothing_and_loads_only_the_standard_library():

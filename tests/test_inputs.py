@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -38,6 +35,11 @@ def options(rubric):
     sh("echo x >overlay/a; ln -s a overlay/link")
     os.link(rubric(TRUE), "rubric.json")
     return de.checked(de.Options("context/Dockerfile", "r", "rubric.json", overlay="overlay"))
+
+
+def scored(**more):
+    """Evaluate them, with other options; return the report."""
+    return de.evaluate("context/Dockerfile", "r", more.pop("rubric", "rubric.json"), **more)
 
 
 # The digest
@@ -138,7 +140,7 @@ def test_service_that_did_not_listen_is_tried_again_with_another_limit(
 def test_other_inputs_are_evaluated_anew(fake, options):
     for image in "xyy":
         sh(f"echo FROM {image} >context/Dockerfile")
-        de.evaluate("context/Dockerfile", "r", "rubric.json", output="report.json", resume=True)
+        scored(output="report.json", resume=True)
 
     assert fake.count("build") == 2
 
@@ -242,7 +244,7 @@ def test_overlay_that_cannot_be_read_is_a_usage_error(fake, options, monkeypatch
     monkeypatch.setattr(os, "scandir", denied)
 
     with pytest.raises(de.EvaluationError) as error:
-        de.evaluate(options.dockerfile, "r", options.rubric, overlay="overlay")
+        scored(overlay="overlay")
 
     assert error.value.kind == "usage"
 
@@ -250,9 +252,7 @@ def test_overlay_that_cannot_be_read_is_a_usage_error(fake, options, monkeypatch
 def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
     sh("truncate -s 1G overlay/sparse && truncate -s 100G overlay/too-large && echo x >overlay/x")
 
-    report = de.evaluate(options.dockerfile, "r", options.rubric, overlay="overlay")
-
-    assert outcome(report) == "build"
+    assert outcome(scored(overlay="overlay")) == "build"
     assert fake.count("build") == 0
 
 
@@ -268,18 +268,15 @@ def test_keywords_of_evaluate_are_the_options_of_an_evaluation_with_their_defaul
 
 
 def test_rubric_can_be_a_dict(fake, options):
-    content = json.loads(Path(options.rubric).read_text())
-
-    report = de.evaluate(options.dockerfile, "r", content)
+    report = scored(rubric={"tests": [TRUE]})
 
     schema("report").validate(report)
-    assert outcome(report) == "passed"
-    assert report["rubric"] is None
+    assert (outcome(report), report["rubric"]) == ("passed", None)
 
 
 def test_rubric_that_json_does_not_have_is_a_value_error(options):
     with pytest.raises(ValueError, match="rubric: "):
-        de.evaluate(options.dockerfile, "r", {"tests": {1, 2}})
+        scored(rubric={"tests": {1, 2}})
 
 
 def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, options, capfd):
@@ -287,8 +284,7 @@ def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, options, ca
     outputs = ["1.json", "2.json", "3.json"]
 
     with ThreadPoolExecutor(3) as pool:
-        evaluate = functools.partial(de.evaluate, options.dockerfile, "r", options.rubric)
-        reports = list(pool.map(evaluate, outputs))
+        reports = list(pool.map(lambda output: scored(output=output), outputs))
 
     assert list(map(outcome, reports)) == ["passed"] * 3
     assert list(map(de.read_report, outputs)) == reports
@@ -334,7 +330,5 @@ REFUSED = [
 def test_evaluate_without_a_report_or_with_bad_arguments_raises_an_error(
     fake, options, change, error
 ):
-    arguments = {"dockerfile": options.dockerfile, "rubric": options.rubric, **change}
-
     with pytest.raises(error):
-        de.evaluate(repo="r", **arguments)
+        scored(**change)

@@ -1,4 +1,4 @@
-"""No text of others takes long to read: patterns and readers are linear in its length."""
+"""No text of others takes long to read: readers are linear in its length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from batch import ea
+from cases import TRUE
 from conftest import PROJECT, load_program, make_report
 
 import DockerfileEvaluator as de
@@ -46,11 +46,11 @@ def seconds_of(read, text):
     return time.thread_time() - begin
 
 
-def assert_linear(read, what, largest=MB):
+def assert_linear(read, what):
     """Read texts, each four times as long as the one before."""
     start, repeated = HOSTILE[what]
     seconds = 0.05
-    for size in (largest // 64, largest // 16, largest // 4, largest):
+    for size in (MB // 64, MB // 16, MB // 4, MB):
         text = start + repeated * (size // len(repeated))
         # 4 times as long if it is linear, 16 times if it is not.
         limit = max(0.5, 10 * seconds)
@@ -59,54 +59,6 @@ def assert_linear(read, what, largest=MB):
             if seconds < limit:
                 break
         assert seconds < limit, f"{seconds} s for {size} characters of {what}"
-
-
-# Patterns
-
-
-def messages():
-    """Yield the words of docker, by name."""
-    yield from de.MESSAGES.items()
-    for builder in de.BUILDERS.values():
-        fields = builder._asdict().items()
-        yield from ((name, value) for name, value in fields if isinstance(value, de.Message))
-
-
-def patterns():
-    """Yield each way in which a module uses one of its patterns, by name."""
-    for name, message in messages():
-        yield f"MESSAGES.{name}", message._pattern, "search"
-    for module in (de, ea, lb, review):
-        source = Path(module.__file__).read_text()
-        for name, value in vars(module).items():
-            several = value.items() if isinstance(value, dict) else [("", value)]
-            for key, pattern in several:
-                if isinstance(pattern, re.Pattern):
-                    used = re.findall(rf"\b{name}\.(search|match|fullmatch|findall|sub)\b", source)
-                    for method in sorted(set(used or ["search"])):
-                        yield f"{module.__name__}.{name}{key}.{method}", pattern, method
-
-
-PATTERNS = {name: words for name, *words in patterns()}
-
-
-@pytest.mark.long("800 texts")
-@pytest.mark.parametrize("name", PATTERNS)
-def test_pattern_is_linear(name):
-    pattern, method = PATTERNS[name]
-    more = ["x"] if method == "sub" else []
-
-    def read(text):
-        words = [*more, text]
-        if isinstance(pattern.pattern, bytes):
-            words = [word.encode() for word in words]
-        getattr(pattern, method)(*words)
-
-    for what in HOSTILE:
-        assert_linear(read, what, largest=MB // 8)
-
-
-# Readers
 
 
 def read_dockerfile(text):
@@ -174,34 +126,31 @@ def read_solution(text):
     review.workdir_of("Dockerfile")
 
 
-READERS = [read_solution, read_dockerfile, read_log, read_output, read_answer, read_rubric]
-
-
-@pytest.mark.long("170 texts")
-@pytest.mark.parametrize("what", HOSTILE)
-@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
-def test_reader_is_linear(read, what):
-    assert_linear(read, what)
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_reader_of_a_report_is_linear(what, tmp_path):
-    file = tmp_path / "Dockerfile"
-    file.write_text("FROM x")
-    rubric = {"tests": [{"type": "run_command", "params": {"command": "true"}}]}
-    options = de.checked(de.Options(str(file), "repo", rubric))
+def read_report(text):
+    """The text is in all places of a report, and then all of the file."""
+    Path("Dockerfile").write_text("FROM x")
+    options = de.checked(de.Options("Dockerfile", "repo", {"tests": [TRUE]}))
     report = make_report(["failed"], options)
-
-    def read(text):
-        for row in report["test_results"]:
-            row.update(message=text, output=text)
-        report["build"]["log"] = text
-        file.write_text(json.dumps(report))
-        lb.read_report(str(file), model="", sample="")
-        de.as_junit(report)
-        file.write_text(text)
+    report["test_results"][0].update(message=text, output=text)
+    report["build"]["log"] = text
+    report["environment"]["base_images"] = [text]
+    for content in (json.dumps(report), text):
+        Path("report.json").write_text(content)
         with contextlib.suppress(ValueError, RecursionError):
-            lb.read_report(str(file), model="", sample="")
-        de.read_report(str(file))
+            lb.read_report("report.json", model="", sample="")
+        de.read_report("report.json")
+    de.as_junit(report)
+    lb.csv_cell(text)
 
+
+READERS = [read_answer, read_dockerfile, read_log, read_output, read_rubric, read_solution]
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize(
+    "read",
+    [read_report, *(pytest.param(read, marks=pytest.mark.long("170 texts")) for read in READERS)],
+    ids=lambda read: read.__name__,
+)
+def test_reader_is_linear(read, what):
     assert_linear(read, what)
