@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import socket
 import struct
 import subprocess
 import sys
-import threading
 
 import pytest
 from cases import TRUE, run_command
@@ -61,50 +59,27 @@ def serves(address="8080"):
     ]
 
 
-@contextlib.contextmanager
-def listening(host, answer, *, end, is_read):
-    """Serve one answer to each connection; yield the port and the requests."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    requests, open_ones = [], []
-    with socket.socket(family) as server:
-        server.bind((host, 0))
+@pytest.fixture(params=["127.0.0.1", "::1", "::"])
+def server(request):
+    """Return a socket that listens."""
+    with socket.socket(socket.AF_INET6 if ":" in request.param else socket.AF_INET) as server:
+        try:
+            server.bind((request.param, 0))
+        except OSError:
+            pytest.skip(f"no {request.param} on this machine")
         server.listen()
-
-        def serve():
-            with contextlib.suppress(OSError):
-                while True:
-                    connection, _ = server.accept()
-                    requests.append("")
-                    while "\r\n\r\n" not in requests[-1]:  # bash sends it line by line
-                        requests[-1] += connection.recv(65536).decode()
-                    connection.sendall(answer)
-                    open_ones.append(connection)
-                    if end == "resets":
-                        is_read.wait(60)
-                        reset = struct.pack("ii", 1, 0)
-                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
-                    if end != "never closes":
-                        connection.close()
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1], requests
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
-        for connection in open_ones:
-            connection.close()
+        yield server
 
 
 @pytest.mark.parametrize("end", ["closes", "resets", "never closes"])
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
 @pytest.mark.parametrize("client", ["bash", "perl", "python3", "curl"])
 def test_each_client_sends_one_request_and_prints_all_bytes(
-    tmp_path, monkeypatch, client, host, end
+    tmp_path, monkeypatch, server, client, end
 ):
     path = shutil.which(client) or pytest.skip(f"no {client} on this machine")
     if client == "python3":  # That on the PATH may be a script, and its site slow.
         path = f"{os.path.realpath(sys.executable)} -S"
-    time_is_over, is_read = tmp_path / "over", threading.Event()
+    time_is_over = tmp_path / "over"
     wait = f"until test -e {time_is_over}; do {shutil.which('sleep')} 0.1; done"
     scripts = {client: f'exec {path} "$@"', "cat": f"exec {shutil.which('cat')}", "sleep": wait}
     for name, script in scripts.items():
@@ -113,26 +88,33 @@ def test_each_client_sends_one_request_and_prints_all_bytes(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = b"HTTP/1.1 302 no\r\nLocation: /x\r\n\r\n" + bytes(range(256)) * 4
-    try:
-        listener = listening(host, answer, end=end, is_read=is_read)
-        port, requests = listener.__enter__()
-    except OSError:
-        pytest.skip(f"no {host} on this machine")
     request = "GET /?a=%20&é HTTP/1.0\r\nHost: localhost\r\n\r\n"
-    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", request, str(port), "1"]
+    port = str(server.getsockname()[1])
+    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", request, port, "1"]
 
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        connection, _ = server.accept()
+        asked = b""
+        while b"\r\n\r\n" not in asked:  # bash sends it line by line
+            asked += connection.recv(65536)
+        connection.sendall(answer)
         output = process.stdout.read(len(answer))
-        is_read.set()
+        if end == "resets":
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         if end == "never closes":
             time_is_over.touch()
+        else:
+            connection.close()
         output += process.stdout.read()
     time_is_over.touch()
+    connection.close()
 
-    listener.__exit__(None, None, None)
     assert output == answer
-    assert len(requests) == 1
-    assert requests[0].startswith("GET /?a=%20&")
+    assert asked.startswith(b"GET /?a=%20&")
+    server.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        server.accept()
 
 
 def test_machine_without_a_client_says_so(tmp_path):
