@@ -254,7 +254,7 @@ def counted(expression, text):
     params = {"command": "x", "count": expression, "of": 100}
     content = json.dumps({"tests": [{"type": "run_command", "params": params}]})
     (test,) = de.read_rubric(content.encode(), "README.md").tests
-    tally = de.Tally(test.check.counted)
+    tally = de.Tally(test.check.count_pattern)
     tally.add(text.encode())
     return tally.count
 
