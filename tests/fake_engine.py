@@ -42,7 +42,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
@@ -114,26 +113,16 @@ class Call:
 
 
 class Clock:
-    """The time of the evaluator: it passes for who waits. Tests run in threads; each has its own.
-
-    Otherwise one that hangs would let the others reach their time limits.
-    """
+    """The time of the evaluator: it passes for who waits."""
 
     def __init__(self):
-        self.now = 1000.0  # the latest of all
-        self._thread = threading.local()
-
-    def begin_thread(self):
-        self._thread.now = self.now
+        self.now = 1000.0
 
     def monotonic(self):
-        return getattr(self._thread, "now", self.now)
+        return self.now
 
     def sleep(self, seconds):
-        now = self.monotonic() + max(seconds, 0.001)
-        if hasattr(self._thread, "now"):
-            self._thread.now = now
-        self.now = max(self.now, now)
+        self.now += max(seconds, 0.001)
 
 
 class Process:
@@ -222,11 +211,9 @@ class Engine:
             self.taken.release()
 
         self.clock = Clock()
-        own_clock = functools.partial(ThreadPoolExecutor, initializer=self.clock.begin_thread)
         monkeypatch.setattr(subprocess, "Popen", self.start)
         monkeypatch.setattr(os, "killpg", self.kill_group)
         monkeypatch.setattr(de, "time", self.clock)
-        monkeypatch.setattr(de, "ThreadPoolExecutor", own_clock)
         monkeypatch.setattr(de, "POLL", 1.0)  # seconds, of the clock
         monkeypatch.setattr(de.Docker, "interrupt", take)
 
