@@ -103,12 +103,10 @@ class PrivateEngine:
     """A dockerd in namespaces of its own, which a test may kill, stop and start again.
 
     Its containers reach each other and nothing else. `disk` is the size in MiB of a tmpfs as data
-    root, `hub` the fake registries. With `mirror` it asks their mirror of Docker Hub first.
+    root, `hub` the fake registries.
     """
 
-    def __init__(
-        self, folder: Path, *, disk: int = 0, hub: FakeHub | None = None, mirror: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, disk: int = 0, hub: FakeHub | None = None) -> None:
         self.folder = folder
         self.host = f"unix://{folder}/docker.sock"
         self.process: Any = None
@@ -119,7 +117,6 @@ class PrivateEngine:
                 mkdir -p {folder}/data
                 mount -t tmpfs -o size={disk}m tmpfs {folder}/data
             """
-        self._option = f"--registry-mirror=http://{fake_hub.MIRROR}" if mirror else ""
 
     def start(self) -> None:
         """Start dockerd and wait until it answers."""
@@ -138,7 +135,7 @@ class PrivateEngine:
             exec dockerd --host={self.host} --iptables=false --ip-forward=false \\
                 --data-root={self.folder}/data --exec-root={self.folder}/exec \\
                 --pidfile={self.folder}/pid --seccomp-profile={self.folder}/all.json \\
-                --max-download-attempts=1 {self._option}
+                --max-download-attempts=1
         """
         # In the network of the host, a second dockerd would delete the bridge of the first one.
         words = ["unshare", "--net", "--mount", "sh", "-euc", script]
@@ -201,16 +198,13 @@ class FakeHub:
     """Fake public image registries, which a private engine takes for the real ones.
 
     The engine's network has a name server that knows no other name, and one TLS server for
-    all registries of REGISTRIES in fake_hub.py. Every download from http://127.0.0.1/ breaks off.
+    all HOSTS of fake_hub.py. Every download from http://127.0.0.1/ breaks off.
     Where a registry answers, it has the control images of the evaluator. The behaviours:
 
     missing         no other image exists
     limits          429, TOOMANYREQUESTS
-    pull-limits     429 for GET, while HEAD says that every image exists but those named no-such
-    unavailable     503
     forbidden       403, denied
     hangs-up        the connection is closed without an answer
-    untrusted       the certificate is nobody's
     refuses         the connection is refused
     away            the host name is unknown
     """
@@ -219,12 +213,12 @@ class FakeHub:
         self.folder = folder
         (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
-        self._make_certificates()
+        self._make_certificate()
         self.behave("missing")
 
-    def behave(self, how: str, mirror: str = "missing") -> None:
+    def behave(self, how: str) -> None:
         """Set the behaviour of all registries, except those that are named after one."""
-        (self.folder / "new").write_text(f"{how} {mirror}")
+        (self.folder / "new").write_text(how)
         os.replace(self.folder / "new", self.folder / "behaviour")
 
     def preparation(self) -> str:
@@ -252,14 +246,13 @@ class FakeHub:
         (folder / "docker").write_text(lines)
         (folder / "docker").chmod(0o755)
 
-    def _make_certificates(self) -> None:
-        names = ",".join(f"DNS:{host}" for host in fake_hub.HOSTS if ":" not in host)
-        for name in ("trusted", "untrusted"):
-            command = "openssl req -x509 -nodes -days 30 -newkey ec -subj /CN=registries"
-            command += " -pkeyopt ec_paramgen_curve:prime256v1 -keyout - -out -"
-            words = [*command.split(), "-addext", f"subjectAltName={names}"]
-            done = subprocess.run(words, check=True, capture_output=True)
-            (self.folder / f"{name}.pem").write_bytes(done.stdout)
+    def _make_certificate(self) -> None:
+        names = ",".join(f"DNS:{host}" for host in fake_hub.HOSTS)
+        command = "openssl req -x509 -nodes -days 30 -newkey ec -subj /CN=registries"
+        command += " -pkeyopt ec_paramgen_curve:prime256v1 -keyout - -out -"
+        words = [*command.split(), "-addext", f"subjectAltName={names}"]
+        done = subprocess.run(words, check=True, capture_output=True)
+        (self.folder / "trusted.pem").write_bytes(done.stdout)
 
 
 class Sleep:

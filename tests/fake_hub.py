@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 FOLDER = Path(sys.argv[-1])
 ADDRESS = "198.51.100.1"  # docker trusts every registry at 127.0.0.1, and falls back to http there
 CLOSED_ADDRESS = "198.51.100.2"  # where nobody listens
-UNTRUSTED_ADDRESS = "198.51.100.3"
-ADDRESSES = f"{ADDRESS} {CLOSED_ADDRESS} {UNTRUSTED_ADDRESS}"
-MIRROR = "127.0.0.1:8081"
+ADDRESSES = f"{ADDRESS} {CLOSED_ADDRESS}"
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -51,32 +49,14 @@ DENIED = Error(403, "DENIED", "requested access to the resource is denied")
 UNKNOWN = Error(404, "MANIFEST_UNKNOWN", 'manifest tagged by "latest" is not found')
 ERRORS = {
     "limits": Error(429, "TOOMANYREQUESTS", "You have reached your pull rate limit."),
-    "unavailable": Error(503),
     "forbidden": DENIED,
 }
 
 
-class Registry(NamedTuple):
-    """How the real registry refuses an image that does not exist."""
-
-    missing: Error = UNKNOWN
-    has_tokens: bool = False  # a client must get one first
-    refuses_token: bool = False  # with the same error
-
-
-REGISTRIES = {name: Registry() for name in [*de.CONTROL_IMAGES, "mirror"]}
-REGISTRIES["docker.io"] = Registry(UNAUTHORIZED, has_tokens=True)
-REGISTRIES["ghcr.io"] = Registry(DENIED, has_tokens=True, refuses_token=True)
-REGISTRIES["nvcr.io"] = Registry(UNAUTHORIZED, has_tokens=True, refuses_token=True)
-REGISTRIES["quay.io"] = Registry(
-    Error(401, "UNAUTHORIZED", "access to the requested resource is not authorized"),
-    has_tokens=True,
-)
 # Registries that behave as they are named, such as limits.example
-NAMED = [f"{how}.example" for how in (*ERRORS, "missing", "hangs-up", "untrusted", "refuses")]
-REGISTRIES.update(dict.fromkeys(NAMED, Registry()))
-HOSTS = {name: name for name in REGISTRIES}
-HOSTS.update({"registry-1.docker.io": "docker.io", MIRROR: "mirror"})
+NAMED = [f"{how}.example" for how in (*ERRORS, "missing", "hangs-up", "refuses")]
+HOSTS = {name: name for name in [*de.CONTROL_IMAGES, *NAMED]}
+HOSTS["registry-1.docker.io"] = "docker.io"
 
 
 def digest(data: bytes) -> str:
@@ -116,8 +96,7 @@ CONTROLS = {image.partition(":")[0] for image in de.CONTROL_IMAGES.values()}
 def behaviour(registry: str) -> str:
     """Return how a registry behaves now (FakeHub.behave())."""
     name, is_example, _ = registry.partition(".example")
-    everywhere, mirror = (FOLDER / "behaviour").read_text().split()
-    return name if is_example else mirror if name == "mirror" else everywhere
+    return name if is_example else (FOLDER / "behaviour").read_text()
 
 
 OBJECT = "/v2/(?P<image>.+)/[a-z]+/(?P<object>[^?]+)"  # a path: of a manifest or a blob
@@ -136,39 +115,32 @@ class Server(http.server.BaseHTTPRequestHandler):
         if not name:
             self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 1000\r\n\r\nno more than this")
         elif behaviour(name) != "hangs-up":
-            self.answer_as(name, behaviour(name), REGISTRIES[name])
+            self.answer_as(name, behaviour(name))
 
     do_HEAD = do_POST = do_GET  # noqa: N815 - http.server looks for this name
 
-    def answer_as(self, name: str, how: str, registry: Registry) -> None:
-        """Answer as a registry."""
+    def answer_as(self, name: str, how: str) -> None:
+        """Answer as a registry; Docker Hub gives tokens, and says of any other image that it may
+        be private."""
         path = unquote(self.path)
-        is_token = path.startswith("/token")
         token = f'Bearer realm="https://{self.headers["Host"]}/token",service="{name}"'
-        found = re.search("repository:(?P<image>.+?):" if is_token else OBJECT, path)
-        image = found["image"] if found else ""
-        is_control = f"{name.replace('mirror', 'docker.io')}/{image}" in CONTROLS
-        is_there = is_control or (how == "pull-limits" and image and "no-such" not in image)
-        if how == "unavailable":
-            self.answer(ERRORS[how])
-        elif is_token and registry.refuses_token and not is_there:
-            self.answer(registry.missing)
-        elif is_token:
+        found = re.search(OBJECT, path)
+        is_hub = name == "docker.io"
+        if path.startswith("/token"):
             self.answer(body=b'{"token": "t", "access_token": "t"}')
-        elif registry.has_tokens and "Authorization" not in self.headers:
+        elif is_hub and "Authorization" not in self.headers:
             self.answer(UNAUTHORIZED, token)
         elif not found:  # the path is /v2/
             self.answer(body=b"{}")
         elif how in ERRORS:
             self.answer(ERRORS[how])
-        elif not is_there:
-            is_hub = name == "docker.io"
-            self.answer(registry.missing, f'{token},error="insufficient_scope"' if is_hub else "")
-        elif how == "pull-limits" and self.command == "GET":
-            self.answer(ERRORS["limits"])
-        else:
-            manifest = MANIFEST.replace("NAME", image).encode()
+        elif f"{name}/{found['image']}" in CONTROLS:
+            manifest = MANIFEST.replace("NAME", found["image"]).encode()
             self.answer(body=BLOBS.get(found["object"], manifest))
+        elif is_hub:
+            self.answer(UNAUTHORIZED, f'{token},error="insufficient_scope"')
+        else:
+            self.answer(UNKNOWN)
 
     def answer(self, error: Error | None = None, challenge: str = "", body: bytes = b"") -> None:
         """Send an error, or else a body."""
@@ -201,8 +173,7 @@ class Names:
         if how == "away":
             answer.header.rcode = dnslib.RCODE.NXDOMAIN
         elif request.q.qtype == dnslib.QTYPE.A:
-            addresses = {"refuses": CLOSED_ADDRESS, "untrusted": UNTRUSTED_ADDRESS}
-            address = dnslib.A(addresses.get(how, ADDRESS))
+            address = dnslib.A(CLOSED_ADDRESS if how == "refuses" else ADDRESS)
             answer.add_answer(dnslib.RR(request.q.qname, rdata=address))  # not to be kept
         return answer
 
@@ -211,13 +182,12 @@ def main() -> None:
     import dnslib.server  # only here: most tests that import this file need no name server
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    places = [(ADDRESS, 443), (UNTRUSTED_ADDRESS, 443), ("127.0.0.1", 80), ("127.0.0.1", 8081)]
+    places = [(ADDRESS, 443), ("127.0.0.1", 80)]
     servers = [http.server.ThreadingHTTPServer(place, Server) for place in places]
-    for server, name in zip(servers, ("trusted", "untrusted")):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(str(FOLDER / f"{name}.pem"))
-        # The handshake is left to the thread of a connection.
-        server.socket = context.wrap_socket(server.socket, True, do_handshake_on_connect=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(str(FOLDER / "trusted.pem"))
+    # The handshake is left to the thread of a connection.
+    servers[0].socket = context.wrap_socket(servers[0].socket, True, do_handshake_on_connect=False)
     dnslib.server.DNSServer(Names(), "127.0.0.1", logger=dnslib.server.DNSLogger("")).start_thread()
     for server in servers:
         threading.Thread(target=server.serve_forever).start()

@@ -192,6 +192,9 @@ BLAME = {
     "received unexpected HTTP status: 503 Service Unavailable": "registry registry build",
     "x509: certificate signed by unknown authority": "registry registry build",
     "lsetxattr: operation not supported": "registry registry build",
+    'error getting credentials: "docker-credential-x": executable file not found in $PATH': (
+        "registry registry build"
+    ),
     "write /x: No space left on device": "engine engine engine",
     "content digest sha256:51f5: not found": "registry registry registry",
     "could not fetch content descriptor sha256:1d: not found": "registry registry registry",
@@ -478,6 +481,8 @@ the context is refused -> build, build, control COPY, control, control COPY: usa
     faults: build stderr='error checking context'; 'control COPY' given=CONTEXT
 podman finds no network -> build, build, control: engine
     faults: build stdout='STEP 1/1: RUN a\n' stderr='Error: building at STEP "RUN a": setup network: x: network not found'
+docker lacks the plugin that builds -> build, build, control COPY, control COPY: engine
+    faults: build stderr='BuildKit is enabled but the buildx component is missing or broken.'; 'control COPY'
 docker has trouble with its store -> build, build, control: engine
     faults: build stderr='short read: expected 89 bytes but got 17: unexpected EOF'
 # The time limit

@@ -9,23 +9,21 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
+import re
 import signal
-import subprocess
 import tempfile
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 from unittest import mock
 
 import pytest
-from cases import TRUE, files_exist, run_command
-from conftest import PROGRAM, outcome
+from cases import TRUE, read_table, run_command
+from conftest import outcome
 from engine import FakeHub, Sleep, end, wait_for
 
 import DockerfileEvaluator as de
 
 BUSYBOX = "FROM busybox:stable"
-CHECK = files_exist("/bin/sh")
-BOTH = ("legacy", "buildkit")
 DISK = 160  # MiB
 
 
@@ -33,12 +31,6 @@ DISK = 160  # MiB
 def private(private_engine, tmp_path_factory):
     """Return an engine whose registries are fake."""
     return private_engine(hub=FakeHub(tmp_path_factory.mktemp("hub")))
-
-
-@pytest.fixture(scope="module")
-def mirrored(private_engine, tmp_path_factory):
-    """Return an engine that asks a mirror before Docker Hub."""
-    return private_engine(hub=FakeHub(tmp_path_factory.mktemp("hub")), mirror=True)
 
 
 @pytest.fixture
@@ -54,24 +46,14 @@ def on_private_engine(engine, private, select):
 
 
 @pytest.fixture
-def in_network_of(monkeypatch, tmp_path):
-    """Run docker in the network of registries: with BuildKit the client requests their tokens.
+def hub(private, monkeypatch, tmp_path):
+    """Run docker in the network of the registries: with BuildKit the client requests their tokens.
 
     A test names its builder before this.
     """
-
-    def enter(hub):
-        hub.write_client(tmp_path)
-        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-        return hub
-
-    return enter
-
-
-@pytest.fixture
-def hub(private, in_network_of):
-    """Return the registries of the private engine."""
-    return in_network_of(private.hub)
+    private.hub.write_client(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return private.hub
 
 
 @pytest.fixture
@@ -91,121 +73,75 @@ def expect(tmp_path, rubric, monkeypatch):
         print(dockerfile, report["error"])
         return outcome(report)
 
-    def run(expected, *dockerfiles):
+    def run(expected):
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            found = dict(zip(dockerfiles, pool.map(evaluate, dockerfiles)))
-        assert found == dict.fromkeys(dockerfiles, expected)
+            found = dict(zip(expected, pool.map(evaluate, expected)))
+        assert found == expected
 
     return run
 
 
-def by_builder(rows):
+def by_builder(text, row):
     """Return the rows of a table as parameters, with each builder of a row."""
-    cases = {f"{builder}: {row.when}": (builder, row) for row in rows for builder in row.builders}
+    rows = read_table(text, row)
+    cases = {
+        f"{builder}: {row.when}": (builder, row) for row in rows for builder in row.builders.split()
+    }
     names = ("builder", "row")
     return pytest.mark.parametrize(names, cases.values(), indirect=["builder"], ids=cases)
 
 
 # Registries
 
-
-class Registries(NamedTuple):
-    """How the registries behave (see FakeHub), and who is at fault if there are no such images.
-
-    Those of .example behave always as they are named.
-    """
-
-    how: str
-    registry: str = ""
-    build: str = ""
-
-
-REGISTRIES = [
-    Registries(
-        "missing",
-        build="node:20-slim mcr.microsoft.com/x:8.0 missing.example/x nobody-knows.example/x"
-        " refuses.example/x",
-        registry="limits.example/x unavailable.example/x untrusted.example/x hangs-up.example/x",
-    ),
-    Registries("limits", registry="node:20-slim"),
-    Registries("pull-limits", registry="mcr.microsoft.com/x"),
-    Registries("forbidden", registry="quay.io/x/y"),
-    Registries("hangs-up", registry="public.ecr.aws/x/y"),
-    Registries("untrusted", registry="gcr.io/x/y"),
-    Registries(
-        "away",
-        registry="node:20-slim registry.k8s.io/x nvcr.io/x/y nobody-knows.example/x",
-        build="missing.example/x",
-    ),
-]
-
-
-@pytest.mark.parametrize("row", REGISTRIES, ids=lambda row: row.how)
-def test_image_is_fault_of_dockerfile_only_if_its_registry_works(builder, hub, expect, row):
-    hub.behave(row.how)
-
-    expect("registry", *(f"FROM {image}\nRUN true" for image in row.registry.split()))
-    expect("build", *(f"FROM {image}\nRUN true" for image in row.build.split()))
-
-
-OTHER_INSTRUCTIONS = [
-    "FROM busybox:stable\nCOPY --from=nginx:1 /a /b",
-    "ARG BASE=nginx:1\nFROM ${BASE}",
-]
-OF_BUILDKIT = [
-    "# syntax=nginx:1\nFROM busybox:stable",
-    "FROM busybox:stable\nRUN --mount=from=nginx:1,target=/x true",
-]
+# By the behaviour of the registries (see FakeHub): who is at fault if there are no such images.
+# Those of .example behave always as they are named.
+PULLS = r"""
+missing
+    build: FROM node:20-slim
+    build: FROM mcr.microsoft.com/x:8.0
+    build: FROM missing.example/x
+    build: FROM nobody-knows.example/x
+    build: FROM refuses.example/x
+    registry: FROM limits.example/x
+    registry: FROM hangs-up.example/x
+    build: FROM busybox:stable\nCOPY --from=nginx:1 /a /b
+    build: ARG BASE=nginx:1\nFROM ${BASE}
+    buildkit build: # syntax=nginx:1\nFROM busybox:stable
+    buildkit build: FROM busybox:stable\nRUN --mount=from=nginx:1,target=/x true
+    # The first stage is needed by the legacy builder alone
+    legacy registry: FROM hangs-up.example/x\nFROM busybox:stable\nCOPY no-such /
+    buildkit build: FROM hangs-up.example/x\nFROM busybox:stable\nCOPY no-such /
+    legacy registry: FROM limits.example/x\nFROM missing.example/x\nRUN true
+    buildkit build: FROM limits.example/x\nFROM missing.example/x\nRUN true
+    legacy build: FROM missing.example/x\nFROM limits.example/x\nRUN true
+    buildkit registry: FROM missing.example/x\nFROM limits.example/x\nRUN true
+    buildkit passed: FROM hangs-up.example/x\nFROM busybox:stable
+limits
+    registry: FROM node:20-slim
+    registry: FROM busybox:stable\nCOPY --from=nginx:1 /a /b
+    registry: ARG BASE=nginx:1\nFROM ${BASE}
+    buildkit registry: # syntax=nginx:1\nFROM busybox:stable
+    buildkit registry: FROM busybox:stable\nRUN --mount=from=nginx:1,target=/x true
+forbidden
+    registry: FROM quay.io/x/y
+hangs-up
+    registry: FROM gcr.io/x/y
+    registry: FROM public.ecr.aws/x/y
+away
+    registry: FROM node:20-slim
+    registry: FROM registry.k8s.io/x
+    registry: FROM nobody-knows.example/x
+    build: FROM missing.example/x
+"""
+PULLS = dict(re.findall(r"(?m)^(\S+)\n((?:    .*\n)+)", PULLS))
 
 
-def test_image_of_another_instruction_is_judged_like_that_of_from(builder, hub, expect):
-    dockerfiles = OTHER_INSTRUCTIONS + (OF_BUILDKIT if builder == "buildkit" else [])
+@pytest.mark.parametrize("how", PULLS)
+def test_image_is_fault_of_dockerfile_only_if_its_registry_works(builder, hub, expect, how):
+    hub.behave(how)
+    rows = re.findall(r"(?:(legacy|buildkit) )?(\w+): (.*)", PULLS[how])
 
-    expect("build", *dockerfiles)
-    hub.behave("limits")
-    expect("registry", *dockerfiles)
-
-
-# The first stage is needed by the legacy builder alone
-UNUSED_STAGE = [
-    ("FROM unavailable.example/x\nFROM busybox:stable\nCOPY no-such /", "registry", "build"),
-    ("FROM limits.example/x\nFROM busybox:stable\nCOPY unused.x /", "registry", "build"),
-    ("FROM missing.example/x\nFROM limits.example/x\nRUN true", "build", "registry"),
-    ("FROM limits.example/x\nFROM missing.example/x\nRUN true", "registry", "build"),
-    ("FROM unavailable.example/x\nFROM busybox:stable", "registry", "passed"),
-]
-
-
-@pytest.mark.parametrize("row", UNUSED_STAGE, ids=lambda row: row[0].split()[1])
-def test_image_that_does_not_explain_the_failure_is_not_blamed(builder, hub, expect, row):
-    text, of_legacy, of_buildkit = row
-
-    expect(of_legacy if builder == "legacy" else of_buildkit, text)
-
-
-MIRRORS = [
-    ("missing", "away", "registry"),
-    ("forbidden", "missing", "build"),  # Docker Hub is asked after that
-    ("forbidden", "limits", "registry"),
-]
-
-
-@pytest.mark.parametrize(("mirror", "hub_behind", "outcome"), MIRRORS)
-def test_mirror_that_fails_gives_no_score(
-    builder, mirrored, select, in_network_of, expect, mirror, hub_behind, outcome
-):
-    select(mirrored)
-    in_network_of(mirrored.hub).behave(hub_behind, mirror=mirror)
-
-    expect(outcome, "FROM node:20-slim")
-
-
-def test_missing_credential_helper_gives_no_score(buildkit, hub, expect, monkeypatch, tmp_path):
-    """The legacy builder asks without an account."""
-    (tmp_path / "config.json").write_text('{"credsStore": "nowhere"}')
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-
-    expect("registry", "FROM node:20-slim")
+    expect({text.replace(r"\n", "\n"): kind for only, kind, text in rows if only in ("", builder)})
 
 
 # The Dockerfile's own faults
@@ -264,37 +200,8 @@ OWN_FAULTS_AFTER_FROM = [
 def test_own_faults_with_every_registry_away_are_failed_builds(builder, hub, expect):
     hub.behave("away")
 
-    expect("build", *OWN_FAULTS)
-    expect("build", *(f"{BUSYBOX}\n{text}" for text in OWN_FAULTS_AFTER_FROM))
-
-
-# Options and context
-
-
-@pytest.mark.parametrize(
-    ("options", "option"),
-    [
-        ("build_options", "--nonsense"),
-        ("build_options", "--memory=1k"),
-        ("run_options", "--nonsense"),
-        ("run_options", "--network=no-such"),
-    ],
-)
-def test_option_that_docker_refuses_is_a_usage_error(legacy, evaluate, options, option):
-    lines = [BUSYBOX, f"RUN echo {os.urandom(8).hex()}"]  # which no cache has
-
-    assert outcome(evaluate(lines, TRUE, **{options: [option]})) == "usage"
-
-
-def test_unreadable_context_is_a_usage_error(builder, arguments, report, tmp_path):
-    words = arguments([BUSYBOX, "COPY . /copied"], TRUE)
-    (tmp_path / "context" / "secret").mkdir(mode=0)
-    # root without the right to read all files
-    unprivileged = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-
-    subprocess.run([*unprivileged, *PROGRAM, *words])
-
-    assert outcome(report()) == "usage"
+    texts = [*OWN_FAULTS, *(f"{BUSYBOX}\n{text}" for text in OWN_FAULTS_AFTER_FROM)]
+    expect(dict.fromkeys(texts, "build"))
 
 
 # The engine
@@ -329,29 +236,31 @@ class Disk(NamedTuple):
     """What a build or a test writes on a disk, and what comes of it."""
 
     when: str
-    outcome: str
+    then: str
     build: str = "LABEL a=b"
     test: str = "true"
-    free: int = 0  # MiB; 0: all that there is
-    builders: tuple = ("legacy",)
+    free: str = "0"  # MiB; 0: all that there is
+    builders: str = "legacy"
 
 
-WRITES_20 = "dd if=/dev/zero of=/large bs=1M count=20"
-FILLS = "dd if=/dev/zero of=/large bs=1M"
-LEAVES_16 = f"{FILLS} count=$(($(df -m / | awk 'END {{print $(NF-2)}}') - 16))"
-DISKS = [
-    Disk("full before", "engine", build=f"RUN {WRITES_20}", free=8, builders=BOTH),
-    Disk("filled by the failed step", "build", build=f"RUN {FILLS}", builders=BOTH),
-    Disk("full for a test", "engine", test=WRITES_20, free=8),
-    Disk("filled by a test", "failed", test=FILLS),
-    # Last: the layer stays in the build cache for a while. The legacy builder needs twice its size.
-    Disk(
-        "filled by a good step",
-        "engine",
-        build=f"RUN {LEAVES_16}\nRUN dd if=/dev/zero of=/more bs=1M",
-        builders=("buildkit",),
-    ),
-]
+# Last: the layer stays in the build cache for a while. The legacy builder needs twice its size.
+DISKS = r"""
+full before -> engine
+    build: RUN dd if=/dev/zero of=/large bs=1M count=20
+    free: 8
+    builders: legacy buildkit
+filled by the failed step -> build
+    build: RUN cat /dev/zero >/a
+    builders: legacy buildkit
+full for a test -> engine
+    test: dd if=/dev/zero of=/large bs=1M count=20
+    free: 8
+filled by a test -> failed
+    test: dd if=/dev/zero of=/large bs=1M
+filled by a good step -> engine
+    build: RUN head -c $(df -m /|awk 'END{print $(NF-2)-16}')m /dev/zero >/a\nRUN cat /dev/zero >/b
+    builders: buildkit
+"""
 
 
 @pytest.fixture
@@ -372,63 +281,63 @@ def fill_disk(small_disk):
     small_disk.docker("builder", "prune", "--all", "--force")
 
 
-@by_builder(DISKS)
+@by_builder(DISKS, Disk)
 def test_full_disk_is_an_engine_error_unless_the_failure_frees_it(
     builder, small_disk, fill_disk, select, monkeypatch, evaluate, row
 ):
     monkeypatch.setattr(de, "LARGE", 32 * 1024 * 1024)
     select(small_disk)
-    if row.free:
-        fill_disk(row.free)
+    if row.free != "0":
+        fill_disk(int(row.free))
 
-    report = evaluate([BUSYBOX, row.build], run_command(row.test, timeout=120))
+    report = evaluate([BUSYBOX, *row.build.split(r"\n")], run_command(row.test, timeout=120))
 
-    assert outcome(report) == row.outcome
+    assert outcome(report) == row.then
 
 
 # An engine that ends or hangs while a command runs
 
 
-def crash(engine, sleep):
-    engine.kill()
-
-
-def freeze(engine, sleep):
-    engine.process.send_signal(signal.SIGSTOP)
-
-
-def restart(engine, sleep):
-    engine.kill()
-    end(sleep.processes())  # or the new engine waits for it
-    engine.start()
-
-
-def stop_and_start(engine, sleep):
-    engine.stop()
-    engine.start()
+def harm(engine, sleep, how):
+    if how == "freeze":
+        engine.process.send_signal(signal.SIGSTOP)
+    elif how == "stop":
+        engine.stop()
+    else:
+        engine.kill()
+    if how == "restart":
+        end(sleep.processes())  # or the new engine waits for it
+    if how in ("restart", "stop"):
+        engine.start()
 
 
 class Accident(NamedTuple):
     """What happens while a command runs in a build or a test, how often, and what comes of it."""
 
     when: str
-    harm: Callable
-    outcome: str
-    times: int = 1
-    wait: float = 30.0  # seconds, for an engine that is lost
-    builders: tuple = ("legacy",)
+    then: str
+    times: str = "1"
+    wait: str = "30"  # seconds, for an engine that is lost
+    builders: str = "legacy"
 
 
-ACCIDENTS = [
-    Accident("test, restart", restart, "passed"),
-    Accident("test, two restarts", restart, "engine", times=2),
-    Accident("test, crash", crash, "engine", wait=2.0),
-    Accident("test, freeze", freeze, "engine", wait=2.0),
-    Accident("build, restart", restart, "passed", builders=("buildkit",)),
-    Accident("build, stop", stop_and_start, "passed"),
-    Accident("build, crash", crash, "engine", wait=2.0),
-    Accident("build, freeze", freeze, "engine", wait=2.0, builders=("buildkit",)),
-]
+ACCIDENTS = """
+test, restart -> passed
+test, two restart -> engine
+    times: 2
+test, crash -> engine
+    wait: 2
+test, freeze -> engine
+    wait: 2
+build, restart -> passed
+    builders: buildkit
+build, stop -> passed
+build, crash -> engine
+    wait: 2
+build, freeze -> engine
+    wait: 2
+    builders: buildkit
+"""
 
 
 @pytest.fixture
@@ -456,9 +365,10 @@ def lost_after(seconds):
         yield
 
 
-@by_builder(ACCIDENTS)
+@by_builder(ACCIDENTS, Accident)
 def test_accident_is_no_fault_of_the_dockerfile(harmed, builder, evaluate, row):
-    limit = 3 * row.wait
+    wait = float(row.wait)
+    limit = 3 * wait
     sleep = Sleep()
     lines, tests = [BUSYBOX, "LABEL of=this"], [TRUE, TRUE]
     if row.when.startswith("build"):
@@ -467,28 +377,13 @@ def test_accident_is_no_fault_of_the_dockerfile(harmed, builder, evaluate, row):
     else:
         tests.insert(1, run_command(f"{sleep.command}; true", timeout=limit))
 
-    with lost_after(row.wait), concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with lost_after(wait), concurrent.futures.ThreadPoolExecutor(1) as pool:
         done = pool.submit(evaluate, lines, *tests, build_timeout=limit, start_timeout=limit)
-        for _ in range(row.times):
+        for _ in range(int(row.times)):
             sleep.wait()
-            row.harm(harmed, sleep)
+            harm(harmed, sleep, row.when.split()[-1])
         wait_for(lambda: end(sleep.processes()) or done.done(), seconds=300)
 
     report = done.result()
-    assert outcome(report) == row.outcome
+    assert outcome(report) == row.then
     assert lines[-1] in report["build"]["log"]
-
-
-@pytest.mark.release
-def test_image_whose_containers_block_their_engine_fails(private_engine, select, legacy, evaluate):
-    """The engine opens /etc/passwd at each start, and gives no answer about that container."""
-    blocked = private_engine()
-    select(blocked)
-    line = "RUN rm /etc/passwd && mkfifo /etc/passwd"
-
-    with lost_after(6.0):  # seconds, in which the control experiment must succeed
-        report = evaluate([BUSYBOX, line], TRUE, start_timeout=4)
-    blocked.kill()
-
-    assert outcome(report) == "failed"
-    assert any("not removed" in warning for warning in report["warnings"])

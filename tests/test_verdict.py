@@ -249,6 +249,9 @@ docker can start nothing -> run, run, rm, keep, rm, control, rm: engine
 docker has no network -> run, rm, keep, rm, control, rm, keep, rm: engine
     faults: run without=--network=none
     first: none
+the engine hangs on each of its containers -> run, rm, keep, rm, control, rm: failed
+    faults: run do=hang; 'container inspect' do=hang; 'container rm' do=hang
+    first: none
 docker refuses the network of an option -> run, rm, keep, rm, control, rm, keep, rm: usage
     faults: run without=--network=none
     first: none
