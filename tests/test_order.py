@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from typing import NamedTuple
+
 import pytest
-from cases import FALSE, LOOK, TRUE, files_exist, run_command
+from cases import FALSE, LOOK, TRUE, files_exist, read_table, run_command
 from conftest import called, messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -36,24 +39,36 @@ def test_test_runs_after_what_it_requires_or_is_skipped_and_rows_keep_the_order(
     ]
 
 
-# What the tests a, b and c require, and what becomes of them
-GRAPHS = {
-    "a required test does not exist": (["nope"], [], [], "unresolvable passed passed"),
-    "a test requires itself": (["a"], [], [], "unresolvable passed passed"),
-    "three tests require each other": (["b"], ["c"], ["a"], "unresolvable " * 3),
-    "a test requires one on a cycle": (["b"], ["a"], ["a"], "unresolvable unresolvable skipped"),
-    "a test requires one that can never run": (["no"], ["a"], [], "unresolvable skipped passed"),
-}
+class Graph(NamedTuple):
+    """What the tests a, b and c require, and what becomes of them."""
+
+    when: str
+    then: str
+    requires: str
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+GRAPHS = """
+a required test does not exist -> unresolvable passed passed
+    requires: {"a": ["nope"]}
+a test requires itself -> unresolvable passed passed
+    requires: {"a": ["a"]}
+three tests require each other -> unresolvable unresolvable unresolvable
+    requires: {"a": ["b"], "b": ["c"], "c": ["a"]}
+a test requires one on a cycle -> unresolvable unresolvable skipped
+    requires: {"a": ["b"], "b": ["a"], "c": ["a"]}
+a test requires one that can never run -> unresolvable skipped passed
+    requires: {"a": ["no"], "b": ["a"]}
+"""
+
+
+@pytest.mark.parametrize("graph", read_table(GRAPHS, Graph), ids=lambda graph: graph.when)
 def test_test_that_can_never_run_is_unresolvable_and_a_warning(fake, evaluate, graph):
-    a, b, c, expected = GRAPHS[graph]
+    requires = json.loads(graph.requires)
 
-    report = evaluate(["FROM x"], noted("a", *a), noted("b", *b), noted("c", *c))
+    report = evaluate(["FROM x"], *(noted(name, *requires.get(name, ())) for name in "abc"))
 
-    assert list(statuses(report).values()) == expected.split()
-    assert len(report["warnings"]) == expected.count("unresolvable")
+    assert " ".join(statuses(report).values()) == graph.then
+    assert len(report["warnings"]) == graph.then.count("unresolvable")
 
 
 # Order and parallel runs
