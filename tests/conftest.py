@@ -418,7 +418,6 @@ def clean_engine(engine):
 
 MARKERS = """
 private: needs engines of its own, which it may damage
-no_buildx: needs a docker without buildx
 no_podman: needs docker itself
 image_store: can differ on the containerd image store
 networked: installs Debian's packages; one after another
