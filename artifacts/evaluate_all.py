@@ -45,6 +45,7 @@ from typing import (
     Any,
     Callable,
     Collection,
+    Dict,
     Iterable,
     Iterator,
     Mapping,
@@ -183,15 +184,18 @@ def find_answers(benchmark: Benchmark) -> Answers:
     answers = Answers([], set(), set(), {}, collections.defaultdict(list), [])
     overlays: dict[str, str] = {}
     places: set[tuple[str, str]] = set()  # model and repository, also of what is left out
-    for path, match in files_below(arguments.artifacts, arguments.layouts, answers.left_out):
+    for path, match in files_below(
+        arguments.artifacts, arguments.layouts.values(), answers.left_out
+    ):
         if not match:
             if "dockerfile" in os.path.basename(path).lower():
                 answers.unmatched.append(path)
             continue
         other = overlays.setdefault(os.path.dirname(path), path)
         if arguments.overlay and other != path:
-            message = f"--overlay: {other} and {path} are in the same folder"
-            raise de.EvaluationError(de.USAGE, message)
+            raise de.EvaluationError(
+                de.USAGE, f"--overlay: {other} and {path} are in the same folder"
+            )
         task = Task(match.groupdict().get("model") or "", match["repo"], path)
         answers.models.add(task.model)
         answers.repos.add(task.repo)
@@ -220,14 +224,14 @@ def missing_answers(
         if os.path.exists(benchmark.rubric_path(repo))
     ]
     models = sorted({model for model, _ in places} - {benchmark.arguments.reference})
-    missing = {model: [repo for repo in repos if (model, repo) not in places] for model in models}
-    return {model: lacking for model, lacking in missing.items() if lacking}
+    return {model: [repo for repo in repos if (model, repo) not in places] for model in models}
 
 
 def unusable(benchmark: Benchmark, task: Task) -> str:
     """Return why a task cannot be evaluated, or ""."""
     options = benchmark.options(task)
-    if os.path.abspath(benchmark.report_path(task)) == os.path.abspath(str(options.rubric)):
+    paths = {os.path.abspath(str(options.rubric)), os.path.abspath(str(options.output))}
+    if len(paths) == 1:
         return "its report would replace its rubric; use another folder for --reports"
     try:
         benchmark.inputs_sha256(options)
@@ -249,7 +253,7 @@ def layout_pattern(layout: str) -> re.Pattern[str]:
 
 
 def files_below(
-    folder: str, layouts: Sequence[re.Pattern[str]], left_out: dict[str, list[str]]
+    folder: str, layouts: Collection[re.Pattern[str]], left_out: dict[str, list[str]]
 ) -> Iterator[tuple[str, re.Match[str] | None]]:
     """Yield each file below a folder in the order of names, and how the first layout matches.
 
@@ -285,15 +289,15 @@ def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
     The reference is in every shard, since each may use another engine.
     """
     part, parts = arguments.shard
-    place = os.path.join(task.model, task.repo)
-    is_mine = zlib.crc32(os.fsencode(place)) % parts == part - 1
+    number = zlib.crc32(os.fsencode(os.path.join(task.model, task.repo)))
+    is_mine = number % parts == part - 1
     is_chosen = task.model == arguments.reference or (is_mine and fits(task.model, arguments.model))
     return is_chosen and fits(task.repo, arguments.repo)
 
 
-def fits(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether one of the patterns matches a name."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+def fits(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether one of the patterns matches a name, or there are none."""
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -338,8 +342,11 @@ def command_line(program: str, options: de.Options) -> str:
     for name, value in options._replace(output=None)._asdict().items():
         flag = f"--{name.rstrip('s').replace('_', '-')}"
         if isinstance(value, tuple):
-            shown = [de.redact(word) for word in value if not word.startswith(CACHE_NAMESPACE)]
-            words += [f"{flag}={word}" for word in shown]
+            words += [
+                f"{flag}={de.redact(word)}"
+                for word in value
+                if not word.startswith(CACHE_NAMESPACE)
+            ]
         elif value:
             words.append(flag if value is True else f"{flag}={value}")
     return " ".join(map(de.shell_word, words))
@@ -374,9 +381,7 @@ def evaluate_task(options: de.Options, shared: Shared, *, program: str, is_alone
     except de.EvaluationError as error:
         return Outcome(None, error.kind, str(error))
     report["environment"]["parallel"] = 1 if is_alone else shared.parallel
-    fault = report["error"]
-    if not fault:
-        return Outcome(report)
+    fault = report["error"] or collections.defaultdict(str)
     return Outcome(report, fault["kind"], fault["message"], fault["registry"] or "")
 
 
@@ -437,6 +442,7 @@ def interrupt_on_worker(batch_id: str, dask_worker: Any) -> None:
 # ---------------------------------------------------------------------------------------------
 
 Call = Callable[[de.Options, Shared], Outcome]  # evaluate_task(), try_host()
+Running = Dict["futures.Future[Outcome]", Task]
 
 
 class Workers(NamedTuple):
@@ -493,8 +499,7 @@ def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
     except de.EvaluationError:
         raise
     except Exception as error:  # noqa: BLE001 - distributed has many
-        hint = " (pip install distributed)" if isinstance(error, ImportError) else ""
-        message = f"--dask {arguments.dask}: {type(error).__name__}: {error}{hint}"
+        message = f"--dask {arguments.dask}: {type(error).__name__}: {error}"
         raise de.EvaluationError(de.ENGINE, message) from None
     finally:
         if client:
@@ -636,8 +641,11 @@ class Batch:
 
     def failing_references(self) -> list[Task]:
         """Return the references that lack points."""
-        scores = self.scores
-        return [task for task in self.references if task not in scores or scores[task].share < 1]
+        return [
+            task
+            for task in self.references
+            if task not in self.scores or self.scores[task].share < 1
+        ]
 
     def _judge_references(self) -> None:
         """Name the references that lack points; stop if all do."""
@@ -647,8 +655,10 @@ class Batch:
         for task in failing[:SHOWN_NAMES]:
             self.screen.line(f"reference fails: {task.repo} {self._shortfall(task)}")
         if failing == self.references:
-            example = f"{failing[0].repo}: {self._shortfall(failing[0])}"
-            self._stop(f"no reference gets all points on this machine ({example})")
+            self._stop(
+                "no reference gets all points on this machine "
+                f"({failing[0].repo}: {self._shortfall(failing[0])})"
+            )
 
     def _shortfall(self, task: Task) -> str:
         """Return the points of a reference that lacks some, and the first reason."""
@@ -656,8 +666,11 @@ class Batch:
         if not report or task not in self.scores:
             return f"no score: {self.problem_of(task)}"
         summary = report["summary"]
-        rows = report["test_results"]
-        reasons = [f"{row['test_id']}: {row['message']}" for row in rows if not row["passed"]]
+        reasons = [
+            f"{row['test_id']}: {row['message']}"
+            for row in report["test_results"]
+            if not row["passed"]
+        ]
         if report["error"]:
             reasons = [report["error"]["message"]]
         points = f"{summary['total_score']:.15g} of {summary['max_score']:.15g}"
@@ -733,8 +746,9 @@ class Batch:
         if outcome.problem:
             self._stop(f"the control experiment fails, too: {outcome.problem}")
         else:
-            line = f"many {outcome.kind} errors, but the control experiment succeeds: continuing"
-            self.screen.line(line)
+            self.screen.line(
+                f"many {outcome.kind} errors, but the control experiment succeeds: continuing"
+            )
 
     def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
@@ -743,7 +757,7 @@ class Batch:
         meanwhile. Each signal of the user, and a `problem`, interrupts the workers once; after two
         interrupts nothing more is yielded.
         """
-        running: dict[futures.Future[Outcome], Task] = {}
+        running: Running = {}
         since: dict[Task, float] = {}
         waiting = iter([] if self._has_stopped() else due)
         interrupts = 0
@@ -751,20 +765,12 @@ class Batch:
             while interrupts < len(self.signals) + bool(self.problem):
                 interrupts += 1
                 workers.interrupt()
-            parallel = workers.parallel()
-            if self._doubts:
-                doubt = self._doubts.pop()
-                call = functools.partial(try_host, registry=doubt.registry)
-                options = self.benchmark.arguments.common
-                running[workers.submit(call, options, [doubt.worker])] = CONTROL_EXPERIMENT
-            is_held = self._has_stopped() or CONTROL_EXPERIMENT in running.values()
-            # Twice as many as can run, so that no worker waits for us.
-            room = 0 if is_held else max(2 * parallel - len(running), 0)
-            for task in itertools.islice(waiting, room):
-                running[self._submit(task, workers)] = task
+            self._begin(waiting, workers, running)
             if not running or interrupts > 1:
                 return
-            for task in itertools.islice(running.values(), parallel):  # the oldest ones run
+            for task in itertools.islice(
+                running.values(), workers.parallel()
+            ):  # the oldest ones run
                 since.setdefault(task, time.monotonic())
             self.screen.status(since)
             ended = futures.wait(running, TICK, futures.FIRST_COMPLETED).done
@@ -772,16 +778,35 @@ class Batch:
                 task = running.pop(future)
                 since.pop(task, None)
                 outcome = outcome_of(future)
-                is_lost = outcome.kind == de.ENGINE and not outcome.report
-                if outcome.worker and is_lost and task is not CONTROL_EXPERIMENT:
-                    # distributed.Reschedule does not suffice: the scheduler may choose the same
-                    # worker for ever.
-                    self._without_engine.add(outcome.worker)
-                    others = workers.threads().keys() - self._without_engine
-                    if others and not self._has_stopped():
-                        running[self._submit(task, workers, others)] = task
-                        continue
-                yield task, outcome
+                is_control = task is CONTROL_EXPERIMENT
+                others = () if is_control else self._other_workers(outcome, workers)
+                if others:
+                    running[self._submit(task, workers, others)] = task
+                else:
+                    yield task, outcome
+
+    def _begin(self, waiting: Iterator[Task], workers: Workers, running: Running) -> None:
+        """Submit the experiment of a doubt, or tasks."""
+        if self._doubts:
+            doubt = self._doubts.pop()
+            call = functools.partial(try_host, registry=doubt.registry)
+            future = workers.submit(call, self.benchmark.arguments.common, [doubt.worker])
+            running[future] = CONTROL_EXPERIMENT
+        if not self._has_stopped() and CONTROL_EXPERIMENT not in running.values():
+            # Twice as many as can run, so that no worker waits for us.
+            room = max(2 * workers.parallel() - len(running), 0)
+            for task in itertools.islice(waiting, room):
+                running[self._submit(task, workers)] = task
+
+    def _other_workers(self, outcome: Outcome, workers: Workers) -> Collection[str]:
+        """Return the addresses of other Dask workers if the one of an outcome has no engine.
+
+        distributed.Reschedule does not suffice: the scheduler may choose the same one for ever.
+        """
+        if outcome.kind != de.ENGINE or outcome.report or self._has_stopped():
+            return ()
+        self._without_engine.add(outcome.worker)
+        return workers.threads().keys() - self._without_engine
 
     def _submit(
         self, task: Task, workers: Workers, addresses: Collection[str] = ()
@@ -944,7 +969,10 @@ def print_plan(batch: Batch, answers: Answers) -> None:
         scored = sum(task in batch.scores for task in tasks)
         say(f"{model}: {counted(len(tasks), 'Dockerfile')}, {scored} already scored")
     for model, repos in answers.missing.items():
-        say(f"no answer: {de.printable(model) or '(no model)'}: {de.quoted(repos, SHOWN_NAMES)}")
+        if repos:
+            say(
+                f"no answer: {de.printable(model) or '(no model)'}: {de.quoted(repos, SHOWN_NAMES)}"
+            )
     references = {task.repo for task in batch.references}
     lacking = sorted({task.repo for task in answers.tasks} - references)
     if references and lacking:
@@ -979,12 +1007,12 @@ def print_summary(batch: Batch) -> None:
     tries = [score.gain for score in batch.scores.values() if score.gain is not None]
     if tries:
         noun = "try" if len(tries) == 1 else "tries"
-        raised = sum(gain > 0 for gain in tries)
-        say(f"{len(tries)} second {noun}, {raised} raised the score")
+        say(f"{len(tries)} second {noun}, {sum(gain > 0 for gain in tries)} raised the score")
     for model, tasks in by_model(batch.tasks).items():
         shares = [batch.scores[task].share for task in tasks if task in batch.scores]
-        mean = f"mean score {de.percent(sum(shares), len(shares))}"
-        words = [f"{mean} of {counted(len(shares), 'Dockerfile')}"] if shares else []
+        mean = de.percent(sum(shares), len(shares))
+        scored = f"mean score {mean} of {counted(len(shares), 'Dockerfile')}"
+        words = [scored] if shares else []
         if len(shares) < len(tasks):
             words.append(f"{len(tasks) - len(shares)} without a score")
         say(f"{model}: {', '.join(words)}")
@@ -998,40 +1026,101 @@ def print_summary(batch: Batch) -> None:
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the options with their defaults; exit with 2 if they make no sense."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.checkouts is None and os.path.isdir("checkouts"):
+        arguments.checkouts = "checkouts"
+    try:
+        arguments.layouts = {
+            text: layout_pattern(text) for text in arguments.layouts or [DEFAULT_LAYOUT]
+        }
+        arguments.common = de.checked(de.Options("", "", **de.run_arguments(arguments)))
+    except ValueError as error:
+        parser.error(str(error))
+    for name in ("artifacts", "rubrics", "checkouts", "reports"):
+        folder = getattr(arguments, name)
+        if folder and not os.path.isdir(folder) and (name != "reports" or os.path.exists(folder)):
+            parser.error(f"--{name}: not a folder: {folder}")
+        if folder and arguments.dask:  # a worker runs in another folder
+            setattr(arguments, name, os.path.abspath(folder))
+    return arguments
+
+
+def _parser() -> de.Parser:
     parser = de.Parser(
         prog="evaluate_all.py",
         description="Score many Dockerfiles in parallel. Start it again to continue.",
         epilog="Exit codes: 0 every Dockerfile has a score (that of a failed build is 0); 1 one "
         "has none, or was left out; 2 bad arguments; 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP.",
     )
-    add = parser.add_argument_group("what is evaluated").add_argument
-    text = "where the Dockerfiles are (default: artifacts)"
-    add("--artifacts", metavar="DIR", default="artifacts", help=text)
-    text = "their paths there; {model} can be several folders, * matches part of a name "
-    text += f"(default: {DEFAULT_LAYOUT}); repeatable"
-    add("--layout", dest="layouts", metavar="LAYOUT", action="append", help=text)
-    text = "where the rubrics are, as REPO.json (default: rubrics)"
-    add("--rubrics", metavar="DIR", default="rubrics", help=text)
-    text = "build contexts, as REPO/ (default: checkouts if it exists, or the Dockerfiles' folders)"
-    add("--checkouts", metavar="DIR", help=text)
-    text = "lay the folder of each Dockerfile over its build context"
-    add("--overlay", action="store_true", help=text)
-    text = "where the reports are written, as MODEL/REPO.json (default: reports)"
-    add("--reports", metavar="DIR", default="reports", help=text)
-    for name in ("model", "repo"):
-        text = f"only those that match, such as --{name}='x*' (default: all); repeatable"
-        add(f"--{name}", metavar="PATTERN", action="append", help=text)
-    text = "only part K of N, such as 2/3 (default: 1/1)"
-    add("--shard", metavar="K/N", type=_shard, default="1/1", help=text)
-    group = parser.add_argument_group("how it is evaluated")
-    add = group.add_argument
+    _add_what(parser.add_argument_group("what is evaluated").add_argument)
+    _add_how(parser.add_argument_group("how it is evaluated"))
+    de.add_run_options(parser.add_argument_group("options of each evaluation"))
+    return parser
+
+
+def _add_what(add: Callable[..., object]) -> None:
     add(
+        "--artifacts",
+        metavar="DIR",
+        default="artifacts",
+        help="where the Dockerfiles are (default: artifacts)",
+    )
+    add(
+        "--layout",
+        dest="layouts",
+        metavar="LAYOUT",
+        action="append",
+        help="their paths there; {model} can be several folders, * matches part of a name "
+        f"(default: {DEFAULT_LAYOUT}); repeatable",
+    )
+    add(
+        "--rubrics",
+        metavar="DIR",
+        default="rubrics",
+        help="where the rubrics are, as REPO.json (default: rubrics)",
+    )
+    add(
+        "--checkouts",
+        metavar="DIR",
+        help="build contexts, as REPO/ (default: checkouts if it exists, or the Dockerfiles' "
+        "folders)",
+    )
+    add(
+        "--overlay",
+        action="store_true",
+        help="lay the folder of each Dockerfile over its build context",
+    )
+    add(
+        "--reports",
+        metavar="DIR",
+        default="reports",
+        help="where the reports are written, as MODEL/REPO.json (default: reports)",
+    )
+    for name in ("model", "repo"):
+        add(
+            f"--{name}",
+            metavar="PATTERN",
+            action="append",
+            help=f"only those that match, such as --{name}='x*' (default: all); repeatable",
+        )
+    add(
+        "--shard",
+        metavar="K/N",
+        type=_shard,
+        default="1/1",
+        help="only part K of N, such as 2/3 (default: 1/1)",
+    )
+
+
+def _add_how(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--reference",
         metavar="MODEL",
         help="the model whose Dockerfiles are known to be right: evaluated first, and beside "
         "retries; the run stops if none gets all points",
     )
-    add(
+    group.add_argument(
         "--list",
         action="store_true",
         help="print what would be evaluated, and stop; needs no engine",
@@ -1045,32 +1134,18 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="retry everything suspicious once, without the cache; a worse result replaces nothing",
     )
     add = group.add_mutually_exclusive_group().add_argument
-    text = f"evaluations at a time (default: the engine's processors, at most {MAX_PARALLEL})"
-    add("--parallel", metavar="N", type=_positive, help=text)
+    add(
+        "--parallel",
+        metavar="N",
+        type=_positive,
+        help=f"evaluations at a time (default: the engine's processors, at most {MAX_PARALLEL})",
+    )
     add(
         "--dask",
         metavar="ADDRESS",
-        help="run on the workers of a Dask cluster: the address of its scheduler",
+        help="run on the workers of a Dask cluster (pip install distributed): the address of its "
+        "scheduler",
     )
-    de.add_run_options(parser.add_argument_group("options of each evaluation"))
-    arguments = parser.parse_args(argv)
-    arguments.layout_texts = arguments.layouts or [DEFAULT_LAYOUT]
-    arguments.model = arguments.model or ["*"]
-    arguments.repo = arguments.repo or ["*"]
-    if arguments.checkouts is None and os.path.isdir("checkouts"):
-        arguments.checkouts = "checkouts"
-    try:
-        arguments.layouts = [layout_pattern(text) for text in arguments.layout_texts]
-        arguments.common = de.checked(de.Options("", "", **de.run_arguments(arguments)))
-    except ValueError as error:
-        parser.error(str(error))
-    for name in ("artifacts", "rubrics", "checkouts", "reports"):
-        folder = getattr(arguments, name)
-        if folder and not os.path.isdir(folder) and (name != "reports" or os.path.exists(folder)):
-            parser.error(f"--{name}: not a folder: {folder}")
-        if folder and arguments.dask:  # a worker runs in another folder
-            setattr(arguments, name, os.path.abspath(folder))
-    return arguments
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -1120,9 +1195,8 @@ def _main(arguments: argparse.Namespace) -> int:
         return 2
     if arguments.list or not answers.tasks:
         return int(not is_complete)
-    make_workers = dask_workers if arguments.dask else threads
     try:
-        with make_workers(arguments) as workers:
+        with (dask_workers if arguments.dask else threads)(arguments) as workers:
             batch.run(workers)
     except de.EvaluationError as error:  # no engine, or the cluster is lost
         de.print_errors(str(error))
@@ -1139,7 +1213,7 @@ def _main(arguments: argparse.Namespace) -> int:
 def nothing_found(arguments: argparse.Namespace, answers: Answers) -> str:
     """Return why there is nothing to evaluate."""
     if not answers.models:
-        problem = f"no file in {arguments.artifacts} is like {de.quoted(arguments.layout_texts)}"
+        problem = f"no file in {arguments.artifacts} is like {de.quoted(arguments.layouts)}"
         return f"{problem}; a file there: {answers.unmatched[0]}" if answers.unmatched else problem
     models, repos = (
         de.quoted(sorted(names), SHOWN_NAMES) for names in (answers.models, answers.repos)

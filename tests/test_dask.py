@@ -141,4 +141,4 @@ def test_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     write_tree(1)
 
-    assert "pip install distributed" in run("--dask", "tcp://x")[2]
+    assert "ModuleNotFoundError" in run("--dask", "tcp://x")[2]
