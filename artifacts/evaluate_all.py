@@ -1039,8 +1039,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(str(error))
     for name in ("artifacts", "rubrics", "checkouts", "reports"):
         folder = getattr(arguments, name)
-        if folder and not os.path.isdir(folder) and (name != "reports" or os.path.exists(folder)):
-            parser.error(f"--{name}: not a folder: {folder}")
+        try:
+            os.scandir(folder).close()
+        except OSError as error:  # Also if it is below a file.
+            if name != "reports" or not isinstance(error, FileNotFoundError):
+                parser.error(f"--{name}: cannot read {folder}: {error.strerror}")
         if folder and arguments.dask:  # a worker runs in another folder
             setattr(arguments, name, os.path.abspath(folder))
     return arguments
