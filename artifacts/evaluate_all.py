@@ -233,6 +233,8 @@ def unusable(benchmark: Benchmark, task: Task) -> str:
     paths = {os.path.abspath(str(options.rubric)), os.path.abspath(str(options.output))}
     if len(paths) == 1:
         return "its report would replace its rubric; use another folder for --reports"
+    if any(map(de.is_special, paths)):  # A pipe would block.
+        return "its rubric or report is not a regular file"
     try:
         benchmark.inputs_sha256(options)
     except de.EvaluationError as error:

@@ -143,6 +143,21 @@ def test_list_names_what_is_left_out(places, words, lines):
     assert [line for line in lines if line not in out] == []
 
 
+@pytest.mark.parametrize("place", ["rubrics/web.json", "reports/m/web.json"])
+def test_answer_whose_rubric_or_report_is_a_pipe_is_left_out(place):
+    """It would wait for ever."""
+    tree("m/app, m/web")
+    os.makedirs("reports/m")
+    if os.path.exists(place):
+        os.unlink(place)
+    os.mkfifo(place)
+
+    out = run("--list")[1]
+
+    reason = "its rubric or report is not a regular file"
+    assert f"left out: {reason}: 'artifacts/m/web.dockerfile'\n" in out
+
+
 def test_each_rubric_is_read_once():
     tree("m/app, n/app")
 
