@@ -532,7 +532,7 @@ def suspicions(report: Any) -> Collection[str]:
 
 
 def score_of(report: de.Report, *, is_again: object = None) -> Score:
-    """Return what is remembered of a report that has a score."""
+    """Return what is remembered of a report that has a score; raise an exception if it is wrong."""
     error = report["error"]
     suspects = suspicions(report)
     is_doubtful = (
@@ -542,6 +542,8 @@ def score_of(report: de.Report, *, is_again: object = None) -> Score:
         or any(row["status"] == de.TIMEOUT for row in report["test_results"])
     )
     share = share_of(report)
+    if not 0 <= share <= 1:  # also true for NaN
+        raise ValueError(share)
     return Score(
         share=share,
         suspects=suspects,
@@ -614,7 +616,8 @@ class Batch:
         for task in tasks:
             report = de.read_report(benchmark.report_path(task))
             if report and benchmark.is_current(report, benchmark.options(task)):
-                self.scores[task] = score_of(report, is_again=benchmark.arguments.again)
+                with contextlib.suppress(Exception):  # Somebody may have edited the report.
+                    self.scores[task] = score_of(report, is_again=benchmark.arguments.again)
 
     def run(self, workers: Workers) -> None:
         """Run all rounds, until there is an interrupt in `signals`, or a `problem`."""

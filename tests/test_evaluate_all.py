@@ -249,6 +249,32 @@ def test_build_that_would_fail_at_any_time_is_not_repeated(fake):
     assert fake.count("build") == 1
 
 
+@pytest.mark.parametrize("share", ["NaN", "Infinity", "1e300", "-1", '"1"', "[1]", "1" * 400])
+def test_report_whose_score_is_wrong_does_not_count(stub, share):
+    tree({"m/a": "failed"})
+    run()
+    report = Path("reports/m/a.json")
+    assert '"total_score": 1,' in report.read_text()
+    report.write_text(report.read_text().replace('"total_score": 1,', f'"total_score": {share},'))
+
+    code, out, _ = run()
+
+    assert "m: mean score 50.0% of 1 Dockerfile\n" in out
+    assert (code, scores()) == (0, {"m/a": 0.5})
+
+
+@pytest.mark.parametrize("key", ["error", "test_results"])
+def test_report_that_lacks_a_part_does_not_count(stub, key):
+    tree({"m/a": ""})
+    run()
+    report = Path("reports/m/a.json")
+    report.write_text(report.read_text().replace(f'"{key}"', '"other"'))
+
+    code = run()[0]
+
+    assert (code, scores()) == (0, {"m/a": 1})
+
+
 @pytest.mark.parametrize("word", ["engine", "crash"])
 def test_score_for_other_inputs_is_set_aside_if_there_is_no_new_one(stub, word):
     """It would count for the new Dockerfile."""
