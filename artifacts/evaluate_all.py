@@ -608,7 +608,7 @@ class Batch:
         # The last outcome, in this run, of each task without a score; without its report
         self.outcomes: dict[Task, Outcome] = {}
         self.signals: list[int] = []  # of the user
-        self.problem = ""  # why the run has stopped
+        self.problem = ""  # says why the run has stopped
         self.screen = Screen()
         self._failed_beside: set[str] = set()  # repositories whose reference failed beside retries
         self._doubts: list[Outcome] = []  # errors after which try_host() makes an experiment
@@ -641,8 +641,7 @@ class Batch:
 
     def _stop(self, problem: str) -> None:
         if not self._has_stopped():
-            self.problem = problem
-            self.screen.line(f"stopped: {de.printable(problem, 1000)}")
+            self.problem = f"stopped: {de.printable(problem, 1000)}"
 
     def failing_references(self) -> list[Task]:
         """Return the references that lack points."""
@@ -683,9 +682,14 @@ class Batch:
         return de.printable("; warning: ".join([result, *report["warnings"]]), 1000)
 
     def problem_of(self, task: Task) -> str:
-        """Return why a task has no score."""
+        """Return why a task has no score, in the same words for each image of a registry."""
         outcome = self.outcomes.get(task)
-        return de.printable(outcome.problem if outcome else "not evaluated")
+        if not outcome:
+            return "not evaluated"
+        registry = outcome.registry
+        return de.printable(
+            f"registry {registry} failed; see the log" if registry else outcome.problem
+        )
 
     def _with_references(self, again: Sequence[Task]) -> list[Task]:
         """Return the retries in the order of repositories, each beside its reference."""
@@ -1211,8 +1215,9 @@ def _main(arguments: argparse.Namespace) -> int:
         is_complete = False
     print_summary(batch)
     print_left_out(answers)
+    if batch.problem or batch.signals:
+        say(f"{batch.problem or 'interrupted'}; start the same command again to continue")
     if batch.signals:
-        say("interrupted: start the same command again to continue")
         return 128 + batch.signals[0]
     is_complete &= not batch.problem and len(batch.scores) == len(batch.tasks)
     return int(not is_complete)

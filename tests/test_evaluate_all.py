@@ -637,6 +637,20 @@ def test_errors_in_a_row_stop_the_run_only_if_an_experiment_fails(stub, name):
     assert code == 1
 
 
+def test_run_without_a_registry_ends_with_the_reason_and_what_to_do(stub):
+    """What lacked an image is one line, although each names another image."""
+    tree({f"m/{number:02}": "registry:ghcr.io" for number in range(12)})
+    stub.fault = FAULT
+
+    out = run("--parallel", "1", "--no-repeat")[1]
+
+    missing = [line for line in out.splitlines() if line.startswith("no score: registry")]
+    assert len(missing) == 1
+    assert missing[0].startswith("no score: registry ghcr.io failed; see the log: 'm/00', 'm/01', ")
+    end = f"{FAILS}registry ghcr.io: docker cannot do it; start the same command again to continue"
+    assert out.endswith(f"\n{end}\n")
+
+
 @contextlib.contextmanager
 def cluster(engines, seed):
     """Play workers that get tasks at random; `engines`: whether each has one, by address.
@@ -700,7 +714,7 @@ def test_interrupt_ends_what_runs_and_the_next_start_continues(stub, number):
     assert code == 128 + number
     assert scores() == {"m/a": 0}
     assert not re.search(r"\[2/3\]|second round", out)
-    assert out.endswith("\ninterrupted: start the same command again to continue\n")
+    assert out.endswith("\ninterrupted; start the same command again to continue\n")
 
     stub.during.clear()
     run()
