@@ -601,7 +601,7 @@ class Row(NamedTuple):
 
 FAILS = "stopped: the control experiment fails, too: "
 NIGHT = ("registry:quay.io " * 3 + "registry:ghcr.io " * 2) * 2
-CRASHES = "stopped: 3 evaluations in a row have no report: RuntimeError: the reason\n"
+CRASHES = "stopped: 3 evaluations in a row have no report: RuntimeError: the reason; start"
 ROWS = {
     "the experiment fails": Row("engine " * 9, "host", f"{FAILS}docker cannot do it", stops=True),
     "it succeeds": Row(

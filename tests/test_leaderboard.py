@@ -35,13 +35,13 @@ def report(
     suspect_test=None,
     suspect_build=None,
     part=0,
-    second=False,
+    first=None,
     **facts,
 ):
     """Return a report on ten tests, as the evaluator makes it, and evaluate_all.py marks it.
 
-    `part` is what the last test earns of its point although it failed; `facts` are of the
-    environment.
+    `part` is what the last test earns of its point although it failed; `first` is the outcome of the
+    first try, of which this is the second one; `facts` are of the environment.
     """
     options = de.Options("d", repo, "r", context=".")
     inputs = de.Inputs(b"", RUBRIC, *["0" * 64] * 3)
@@ -54,7 +54,8 @@ def report(
     if part:
         content["test_results"][-1]["score"] = part
         content["summary"]["total_score"] += part
-    content["is_second_try"] = second
+    content["is_second_try"] = first is not None
+    content["other_attempt"] = None if first is None else report(first, repo)
     return content
 
 
@@ -227,13 +228,14 @@ def test_score_that_no_suspicion_lowers_is_not_suspicious(outcome):
     assert "suspicious" not in f"{found}"
 
 
-def test_second_tries_with_a_score_are_counted_and_marked_in_the_panel():
-    second = [{"outcome": outcome, "second": True} for outcome in (5, "engine")]
+def test_second_tries_and_those_that_raised_the_score_are_counted_and_marked_in_the_panel():
+    second = [{"outcome": 5, "first": first} for first in (5, "build", 4)]
+    reports = {"n/a": 5, "m/a": second[0], "m/b": second[1], "m/c": second[2]}
 
-    page, err = run(write({"n/a": 5, "m/a": second[0], "m/b": second[1]}), "--html", "-")[1:]
+    page, err = run(write(reports), "--html", "-")[1:]
 
-    assert "scores that are second tries: 1\n" in err
-    assert page.count("\nsecond try\n") == 2
+    assert "second tries: 3, of which 2 raised the score\n" in err
+    assert page.count("\nsecond try\n") == 3
 
 
 def test_part_of_the_points_is_in_the_cell_and_in_the_panel():
