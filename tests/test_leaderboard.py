@@ -40,8 +40,8 @@ def report(
 ):
     """Return a report on ten tests, as the evaluator makes it, and evaluate_all.py marks it.
 
-    `part` is what the last test earns of its point although it failed; `first` is the outcome of the
-    first try, of which this is the second one; `facts` are of the environment.
+    `part` is what the last test earns of its point although it failed; `first` is the outcome of
+    the first try, if this is the second one; `facts` are of the environment.
     """
     options = de.Options("d", repo, "r", context=".")
     inputs = de.Inputs(b"", RUBRIC, *["0" * 64] * 3)
