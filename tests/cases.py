@@ -5,16 +5,31 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from typing import NamedTuple
+from types import SimpleNamespace
+
+import pytest
 
 
-def read_table(text, row):
-    """Return the rows of a text: a line without indentation begins one, "when -> then"."""
+def read_table(text, **defaults):
+    """Return the rows of a text; a line without indentation, `when -> then`, begins one.
+
+    The lines below it are fields. One whose default is no text is JSON.
+    """
     rows = []
     for stanza in re.findall(r"(?m)^[^#\s].*(?:\n    .*)*", text):
         head, *lines = stanza.split("\n    ")
-        rows.append(row(*head.split(" -> "), **dict(line.split(": ", 1) for line in lines)))
+        row = SimpleNamespace(**defaults)
+        row.when, row.then = head.split(" -> ")
+        for name, value in (line.split(": ", 1) for line in lines):
+            setattr(row, name, value if isinstance(defaults[name], str) else json.loads(value))
+        rows.append(row)
     return rows
+
+
+def table(text, **defaults):
+    """Give a test a `row` of a text at a time."""
+    rows = read_table(text, **defaults)
+    return pytest.mark.parametrize("row", rows, ids=[row.when for row in rows])
 
 
 def run_command(command, **more):
@@ -208,22 +223,8 @@ the markers of the script -> none of
 """
 
 
-class Case(NamedTuple):
-    """A test, and the verdict on it."""
-
-    when: str
-    status: str
-    message: str  # a part of it
-    params: dict
-
-
-def case(when, then, params):
-    status, message = ("passed", "") if then == "passed" else ("failed", then)
-    return Case(when, status, message, json.loads(params))
-
-
 CASES = {
-    kind: read_table(text, case)
+    kind: read_table(text, params={})
     for kind, text in re.findall(r"(?s)== (\w+)(.*?)(?=\n==|\Z)", CASES)
 }
 CASES["files_exist"][0].params["paths"].extend(SPECIAL_NAMES)

@@ -6,13 +6,11 @@ engines and registries in test_faults.py. Messages are in transcripts/no-score.t
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from cases import TRUE, read_table, run_command
+from cases import TRUE, run_command, table
 from conftest import outcome
 
 import DockerfileEvaluator as de
@@ -24,15 +22,8 @@ FULL = "No space left on device"
 # Decisions
 
 
-class Syntax(NamedTuple):
-    """A Dockerfile after its FROM, docker's error, and whether it has syntax of newer builders."""
-
-    when: str
-    then: str  # the flag; or what it may be; or "no"
-    lines: str
-    error: str = "dockerfile parse error line 2: Unknown flag: link"
-
-
+# A Dockerfile after its FROM, docker's error, and the flag that only newer builders have, or (with a
+# question mark) what it may be
 SYNTAX = r"""
 a flag -> --link
     lines: COPY --link a /
@@ -122,16 +113,16 @@ an expansion without its end -> no
 """
 
 
-@pytest.mark.parametrize("case", read_table(SYNTAX, Syntax), ids=lambda case: case.when)
-def test_syntax_that_only_newer_builders_know(case):
-    lines = case.lines.encode().decode("unicode_escape")
-    error = re.sub("HERE (.*)", r"dockerfile parse error \1: unknown instruction: ECHO", case.error)
+@table(SYNTAX, lines="", error="dockerfile parse error line 2: Unknown flag: link")
+def test_syntax_that_only_newer_builders_know(row):
+    lines = row.lines.encode().decode("unicode_escape")
+    error = re.sub("HERE (.*)", r"dockerfile parse error \1: unknown instruction: ECHO", row.error)
     build = de.Build(1, error=error)
 
     sure = de.new_syntax(build, f"FROM x\n{lines}\n")
     maybe = de.maybe_new_syntax(build, f"FROM x\n{lines}\n")
 
-    assert (sure or (maybe and f"{maybe}?") or "no") == case.then
+    assert (sure or (maybe and f"{maybe}?") or "no") == row.then
 
 
 STAGES = {  # The engine of docker 20.10 ends if no line but ARGs is there.
@@ -304,17 +295,7 @@ def test_exit_code_of_a_quiet_download_is_suspicious():
 CONTROL = "control COPY, control RUN, control run"
 
 
-class Flow(NamedTuple):
-    """What goes wrong, and what follows."""
-
-    when: str
-    then: str  # what is built and started, in this order: the result
-    dockerfile: str = r"FROM x\nRUN exit 3"
-    faults: str = ""  # as for tests/docker-fault
-    hangs: str = ""  # what the build prints before it reaches its time limit
-    options: str = "{}"
-
-
+# What goes wrong; what is built and started then, in this order, and the result.
 # "control" is the control experiment, if all three parts of it are made; CONTEXT is the folder.
 FLOWS = r"""
 # An ordinary failure costs one build
@@ -530,18 +511,17 @@ def result(report):
     return outcome(report) + (f" ({suspect})" if suspect else "")
 
 
-@pytest.mark.parametrize("flow", read_table(FLOWS, Flow), ids=lambda flow: flow.when)
-def test_build_is_made_and_judged_by_experiments(fake, evaluate, tmp_path, flow):
+@table(FLOWS, dockerfile=r"FROM x\nRUN exit 3", faults="", hangs="", options={"build_timeout": 9})
+def test_build_is_made_and_judged_by_experiments(fake, evaluate, tmp_path, row):
     hang = "; ".join(["CALL do=print stdout='LINES\\n'", "CALL do=hang"])
-    hangs = [hang.replace("CALL", "build").replace("LINES", flow.hangs)] * bool(flow.hangs)
-    faults = "; ".join([flow.faults, *hangs]).replace("CONTEXT", f"{tmp_path}/context")
+    hangs = [hang.replace("CALL", "build").replace("LINES", row.hangs)] * bool(row.hangs)
+    faults = "; ".join([row.faults, *hangs]).replace("CONTEXT", f"{tmp_path}/context")
     fake.inject(faults)
 
-    options = {"build_timeout": 9, **json.loads(flow.options)}
-    report = evaluate(flow.dockerfile.split(r"\n"), TRUE, **options)
+    report = evaluate(row.dockerfile.split(r"\n"), TRUE, **row.options)
 
     found = ", ".join(asked(fake)).replace(CONTROL, "control")
-    assert f"{found}: {result(report)}" == flow.then
+    assert f"{found}: {result(report)}" == row.then
     assert fake.left() == []
 
 

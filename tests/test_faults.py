@@ -13,7 +13,6 @@ import re
 import signal
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 from unittest import mock
 
 import pytest
@@ -81,14 +80,12 @@ def expect(tmp_path, rubric, monkeypatch):
     return run
 
 
-def by_builder(text, row):
-    """Return the rows of a table as parameters, with each builder of a row."""
-    rows = read_table(text, row)
-    cases = {
-        f"{builder}: {row.when}": (builder, row) for row in rows for builder in row.builders.split()
-    }
-    names = ("builder", "row")
-    return pytest.mark.parametrize(names, cases.values(), indirect=["builder"], ids=cases)
+def by_builder(text, **defaults):
+    """Give a test a `row` of a text at a time, with each of its builders."""
+    rows = read_table(text, builders="legacy", **defaults)
+    pairs = [(builder, row) for row in rows for builder in row.builders.split()]
+    ids = [f"{builder}: {row.when}" for builder, row in pairs]
+    return pytest.mark.parametrize(("builder", "row"), pairs, indirect=["builder"], ids=ids)
 
 
 # Registries
@@ -232,17 +229,7 @@ def small_disk(private_engine):
     return private_engine(disk=DISK)
 
 
-class Disk(NamedTuple):
-    """What a build or a test writes on a disk, and what comes of it."""
-
-    when: str
-    then: str
-    build: str = "LABEL a=b"
-    test: str = "true"
-    free: str = "0"  # MiB; 0: all that there is
-    builders: str = "legacy"
-
-
+# What a build or a test writes on a disk with so many free MiB (0: all that there is).
 # Last: the layer stays in the build cache for a while. The legacy builder needs twice its size.
 DISKS = r"""
 full before -> engine
@@ -281,14 +268,14 @@ def fill_disk(small_disk):
     small_disk.docker("builder", "prune", "--all", "--force")
 
 
-@by_builder(DISKS, Disk)
+@by_builder(DISKS, build="LABEL a=b", test="true", free=0)
 def test_full_disk_is_an_engine_error_unless_the_failure_frees_it(
     builder, small_disk, fill_disk, select, monkeypatch, evaluate, row
 ):
     monkeypatch.setattr(de, "LARGE", 32 * 1024 * 1024)
     select(small_disk)
-    if row.free != "0":
-        fill_disk(int(row.free))
+    if row.free:
+        fill_disk(row.free)
 
     report = evaluate([BUSYBOX, *row.build.split(r"\n")], run_command(row.test, timeout=120))
 
@@ -311,16 +298,8 @@ def harm(engine, sleep, how):
         engine.start()
 
 
-class Accident(NamedTuple):
-    """What happens while a command runs in a build or a test, how often, and what comes of it."""
-
-    when: str
-    then: str
-    times: str = "1"
-    wait: str = "30"  # seconds, for an engine that is lost
-    builders: str = "legacy"
-
-
+# What happens while a command runs in a build or a test, how often, and the outcome. The
+# engine may be lost for `wait` seconds.
 ACCIDENTS = """
 test, restart -> passed
 test, two restart -> engine
@@ -365,10 +344,9 @@ def lost_after(seconds):
         yield
 
 
-@by_builder(ACCIDENTS, Accident)
+@by_builder(ACCIDENTS, times=1, wait=30.0)
 def test_accident_is_no_fault_of_the_dockerfile(harmed, builder, evaluate, row):
-    wait = float(row.wait)
-    limit = 3 * wait
+    limit = 3 * row.wait
     sleep = Sleep()
     lines, tests = [BUSYBOX, "LABEL of=this"], [TRUE, TRUE]
     if row.when.startswith("build"):
@@ -377,9 +355,9 @@ def test_accident_is_no_fault_of_the_dockerfile(harmed, builder, evaluate, row):
     else:
         tests.insert(1, run_command(f"{sleep.command}; true", timeout=limit))
 
-    with lost_after(wait), concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with lost_after(row.wait), concurrent.futures.ThreadPoolExecutor(1) as pool:
         done = pool.submit(evaluate, lines, *tests, build_timeout=limit, start_timeout=limit)
-        for _ in range(int(row.times)):
+        for _ in range(row.times):
             sleep.wait()
             harm(harmed, sleep, row.when.split()[-1])
         wait_for(lambda: end(sleep.processes()) or done.done(), seconds=300)

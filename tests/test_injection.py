@@ -61,22 +61,8 @@ TESTS = {
 }
 
 
-class Scenario(NamedTuple):
-    """A Dockerfile and tests; the kind of the error, or the status of each test, if docker works.
-
-    `final` are commands whose time limit is no accident: they wait for what the image starts.
-    """
-
-    when: str
-    then: str
-    dockerfile: str = r"FROM x\nRUN true"
-    tests: str = "all"
-    faults: str = ""
-    settings: str = "{}"  # of the fake engine
-    overlay: str = ""
-    final: str = ""
-
-
+# A Dockerfile and tests; the kind of the error, or the status of each test, if docker works. The
+# time limit of `final` commands is no accident: they wait for what the image starts.
 SCENARIOS = r"""
 all points -> passed passed passed
 some tests fail -> passed failed skipped timeout
@@ -100,7 +86,15 @@ services -> passed passed failed failed passed
 an overlay -> passed passed passed
     overlay: overlay
 """
-SCENARIOS = read_table(SCENARIOS, Scenario)
+SCENARIOS = read_table(
+    SCENARIOS,
+    dockerfile=r"FROM x\nRUN true",
+    tests="all",
+    faults="",
+    settings={},
+    overlay="",
+    final="",
+)
 
 
 class Found(NamedTuple):
@@ -192,7 +186,7 @@ def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(
 
     def new_engine(*faults):
         engine = Engine(tmp_path / f"engine-{next(numbers)}")
-        engine.set(**json.loads(scenario.settings))
+        engine.set(**scenario.settings)
         engine.inject("; ".join([*faults, scenario.faults]))
         return engine
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from typing import NamedTuple
-
 import pytest
-from cases import FALSE, LOOK, TRUE, files_exist, read_table, run_command
+from cases import FALSE, LOOK, TRUE, files_exist, run_command, table
 from conftest import called, messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -39,14 +36,7 @@ def test_test_runs_after_what_it_requires_or_is_skipped_and_rows_keep_the_order(
     ]
 
 
-class Graph(NamedTuple):
-    """What the tests a, b and c require, and what becomes of them."""
-
-    when: str
-    then: str
-    requires: str
-
-
+# What the tests a, b and c require, and what becomes of them
 GRAPHS = """
 a required test does not exist -> unresolvable passed passed
     requires: {"a": ["nope"]}
@@ -61,14 +51,12 @@ a test requires one that can never run -> unresolvable skipped passed
 """
 
 
-@pytest.mark.parametrize("graph", read_table(GRAPHS, Graph), ids=lambda graph: graph.when)
-def test_test_that_can_never_run_is_unresolvable_and_a_warning(fake, evaluate, graph):
-    requires = json.loads(graph.requires)
+@table(GRAPHS, requires={})
+def test_test_that_can_never_run_is_unresolvable_and_a_warning(fake, evaluate, row):
+    report = evaluate(["FROM x"], *(noted(name, *row.requires.get(name, ())) for name in "abc"))
 
-    report = evaluate(["FROM x"], *(noted(name, *requires.get(name, ())) for name in "abc"))
-
-    assert " ".join(statuses(report).values()) == graph.then
-    assert len(report["warnings"]) == graph.then.count("unresolvable")
+    assert " ".join(statuses(report).values()) == row.then
+    assert len(report["warnings"]) == row.then.count("unresolvable")
 
 
 # Order and parallel runs

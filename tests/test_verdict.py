@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import NamedTuple
 
 import pytest
-from cases import LOOK, TRUE, read_table, run_command
+from cases import LOOK, TRUE, read_table, run_command, table
 from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -62,11 +60,9 @@ def container(what):
 
 
 def test_verdict_needs_a_proof():
-    rows = read_table(VERDICTS, lambda what, then: (what, then))
+    rows = {row.when: row.then for row in read_table(VERDICTS)}
 
-    found = [(what, de.verdict(CHECK, container(what)).status) for what, _ in rows]
-
-    assert found == rows
+    assert {what: de.verdict(CHECK, container(what)).status for what in rows} == rows
 
 
 def test_message_says_that_a_container_ran_out_of_memory():
@@ -177,18 +173,7 @@ def test_every_container_has_its_own_name_and_nonce(fake, evaluate):
 # What is run twice, and who is at fault if that proves nothing
 
 
-class Flow(NamedTuple):
-    """What goes wrong, and what is run then (`keep`: without --rm), with the outcome."""
-
-    when: str
-    then: str
-    first: str = "cd /"
-    second: str = "cd /"
-    faults: str = ""
-    state: str = "{}"  # what differs in the engine's record
-    options: str = "{}"
-
-
+# What goes wrong; what is run then (`keep`: without --rm), and the outcome
 FLOWS = r"""
 # The second run counts
 docker was killed -> run, run, rm, keep, rm: passed
@@ -249,7 +234,7 @@ docker can start nothing -> run, run, rm, keep, rm, control, rm: engine
 docker has no network -> run, rm, keep, rm, control, rm, keep, rm: engine
     faults: run without=--network=none
     first: none
-the engine hangs on each of its containers -> run, rm, keep, rm, control, rm: failed
+the engine hangs on its containers -> run, rm, keep, rm, control, rm, keep, rm, rm, rm, rm: failed
     faults: run do=hang; 'container inspect' do=hang; 'container rm' do=hang
     first: none
 docker refuses the network of an option -> run, rm, keep, rm, control, rm, keep, rm: usage
@@ -283,17 +268,17 @@ def asked(fake):
             yield name.replace("container ", "").replace(" run", "")
 
 
-@pytest.mark.parametrize("flow", read_table(FLOWS, Flow), ids=lambda flow: flow.when)
-def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, evaluate, flow):
+@table(FLOWS, first="cd /", second="cd /", faults="", state={}, options={})
+def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, evaluate, row):
     """What did not end by itself is removed before anything else runs."""
-    fake.inject(flow.faults)
-    fake.set(state=json.loads(flow.state))
-    commands = [flow.first, flow.second][flow.first == "none" :]
+    fake.inject(row.faults)
+    fake.set(state=row.state)
+    commands = [row.first, row.second][row.first == "none" :]
 
-    report = evaluate(["FROM x"], *map(run_command, commands), **json.loads(flow.options))
+    report = evaluate(["FROM x"], *map(run_command, commands), **row.options)
 
-    assert f"{', '.join(asked(fake))}: {outcome(report)}" == flow.then, messages(report)
-    is_retried = "keep" in flow.then and not report["error"]
+    assert f"{', '.join(asked(fake))}: {outcome(report)}" == row.then, messages(report)
+    is_retried = "keep" in row.then and not report["error"]
     assert report["test_results"][-1]["retried"] is is_retried
 
 
@@ -421,14 +406,7 @@ def test_part_of_the_points_is_rounded_down_and_never_all(case):
     assert points == POINTS[case]
 
 
-class Suite(NamedTuple):
-    """A command, the status and points of its test, what is counted, and what requires it."""
-
-    command: str
-    then: str
-    params: str = "{}"
-
-
+# The command; the status and points of its test, what is counted, and what requires it
 SUITES = """
 echo 3 passed; exit 1 -> failed 0.6 3 skipped
 echo 5 passed; exit 1 -> passed 1 5 passed
@@ -445,18 +423,17 @@ echo 3 passed; cd / -> failed 0.6 3 skipped
 """
 
 
-@pytest.mark.parametrize("suite", read_table(SUITES, Suite), ids=lambda suite: suite.command)
-def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, evaluate, suite):
-    params = {"command": suite.command, "count": r"(\d+) passed", "of": 5}
-    params.update(json.loads(suite.params))
+@table(SUITES, params={})
+def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, evaluate, row):
+    params = {"command": row.when, "count": r"(\d+) passed", "of": 5, **row.params}
     kind = "output_contains" if "contains" in params else "run_command"
     test = {"type": kind, "id": "suite", "params": params}
 
     report = evaluate(["FROM x"], TRUE, test, {**TRUE, "requires": ["suite"]})
 
-    _, row, other = report["test_results"]
-    found = f"{row['status']} {row['score']:g} {row['counted']} {other['status']}"
-    assert found == suite.then
+    _, suite, other = report["test_results"]
+    found = f"{suite['status']} {suite['score']:g} {suite['counted']} {other['status']}"
+    assert found == row.then
 
 
 # Services
@@ -469,18 +446,8 @@ TESTS = {"port": SERVICE, "true": {**TRUE, "service": True}, "http": HTTP}
 OWN = "given=--detach without=--entrypoint=/bin/sh"
 
 
-class Service(NamedTuple):
-    """What is wrong with an image's own command, and the message of a test beside it."""
-
-    when: str
-    then: str
-    faults: str = f"run {OWN} stderr='docker: exec: \"nosuch\": not found'"
-    state: str = "{}"
-    listens: str = "true"
-    tests: str = "port"
-    is_retried: str = "true"
-
-
+NO_SUCH = f"run {OWN} stderr='docker: exec: \"nosuch\": not found'"
+# What is wrong with an image's own command, and the message of a test beside it
 SERVICES = r"""
 it cannot be started -> docker run: exec: "nosuch": not found
 it cannot be started, no port -> docker run: exec: "nosuch": not found
@@ -497,17 +464,17 @@ it does not listen -> nothing listens on port 8080 in time (see --start-timeout)
 """
 
 
-@pytest.mark.parametrize("row", read_table(SERVICES, Service), ids=lambda row: row.when)
+@table(SERVICES, faults=NO_SUCH, state={}, listens=True, tests="port", is_retried=True)
 @pytest.mark.parametrize("first", [[TRUE], []], ids=["another test began", "it is the first"])
 def test_own_command_fails_only_its_tests(fake, evaluate, row, first):
-    fake.set(state=json.loads(row.state), listens=json.loads(row.listens))
+    fake.set(state=row.state, listens=row.listens)
     fake.inject(row.faults)
 
     report = evaluate(["FROM x"], *first, TESTS[row.tests], TRUE)
 
     assert [*statuses(report).values()] == ["passed"] * len(first) + ["failed", "passed"]
     test = report["test_results"][len(first)]
-    assert (test["message"], test["retried"]) == (row.then, json.loads(row.is_retried))
+    assert (test["message"], test["retried"]) == (row.then, row.is_retried)
     assert ("[its own command]" in test["output"]) is ("logs" in row.faults)
     assert report["warnings"] == fake.left() == []
 
