@@ -447,14 +447,13 @@ class Engine:
         self._need(self._image(tag), 125)
         if call.platform:
             raise DockerError("the image does not provide the specified platform", 125)
-        shell = self.settings["shell"]
-        state = {"Image": tag, "Running": False, "ExitCode": 0, "StartedAt": "0001"}
+        has_program = program == "" or (program == "/bin/sh" and bool(self.settings["shell"]))
+        started_at = "2026" if has_program else "0001"
+        state = {"Image": tag, "Running": has_program, "ExitCode": 0, "StartedAt": started_at}
         self.write_state(name, **state)
-        if program and (program != "/bin/sh" or shell == ""):
+        if not has_program:
             reason = f"stat {program}: no such file or directory: unknown."
             raise DockerError(f'failed to create task: exec: "{program}": {reason}', 127)
-        state.update(Running=True, StartedAt="2026")
-        self.write_state(name, **state)
         if "--detach" in call.options:
             return Reply()
         reply = self._execute(words)
@@ -492,10 +491,9 @@ class Engine:
             code = process.wait()
             with contextlib.suppress(ProcessLookupError):
                 KILL_GROUP(process.pid, signal.SIGKILL)
-            texts = []
-            for file in (out, err):
-                file.seek(0)
-                texts.append(file.read().decode(errors="surrogateescape"))
+            out.seek(0)
+            err.seek(0)
+            texts = [file.read().decode(errors="surrogateescape") for file in (out, err)]
         return Reply(None if code == -HANGS else 128 - code if code < 0 else code, *texts)
 
 

@@ -26,17 +26,18 @@ def left(fake, tmp_path):
 # Names
 
 
-def test_everything_has_the_name_of_its_run_which_version_2_1_does_not_take_for_its_own(
-    fake, evaluate
-):
+def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_nonce(fake, evaluate):
+    """Version 2.1 takes other names for its own: without the h."""
     for _ in range(2):
-        evaluate(["FROM x"], TRUE)
+        evaluate(["FROM x"], TRUE, TRUE)
 
     first, second = re.findall("--tag=dockerfile-evaluator:(.*?)'", str(fake.calls("build")))
     containers = re.findall("--name=dockerfile-evaluator-(.*?)-[^-]*'", str(fake.calls("run")))
-    assert containers == [first, second]
+    assert containers == [first, first, second, second]
     assert first != second
-    assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)  # 2.1's had no h
+    assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)
+    one, other, *_ = map(set, fake.calls("run"))
+    assert len(one - other) == 2
 
 
 # Nothing is left; test_injection.py looks after each fault

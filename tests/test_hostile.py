@@ -211,20 +211,7 @@ def test_command_cannot_forge_or_lose_its_verdict(evaluate, lines):
 # Floods
 
 
-@pytest.fixture
-def measured(arguments, report):
-    """Evaluate in a process of its own that takes little memory, and writes a small report."""
-
-    def run(lines, *tests, more=()):
-        taken = engine.measured(*arguments(lines, *tests, more=more))
-        assert taken.memory < 60, "MiB"
-        assert len(json.dumps(report())) < 1_000_000
-        return report()
-
-    return run
-
-
-def test_floods_and_bombs_affect_only_their_own_test(measured):
+def test_floods_and_bombs_affect_only_their_own_test_and_take_little_memory(arguments, report):
     flood = r"head -c 5000000 /dev/zero | tr '\0' x"
     tests = [
         output_contains(f"{flood}; printf needle; {flood} >&2", "xneedlex", id="large"),
@@ -236,8 +223,11 @@ def test_floods_and_bombs_affect_only_their_own_test(measured):
     ]
     options = ["--run-option=--memory=64m", "--run-option=--pids-limit=300", "--verbose"]
 
-    found = statuses(measured([BUSYBOX], *tests, more=options))
+    taken = engine.measured(*arguments([BUSYBOX], *tests, more=options))
 
+    assert taken.memory < 60, "MiB"
+    assert len(json.dumps(report())) < 1_000_000
+    found = statuses(report())
     assert found.pop("forks") in ("timeout", "failed")  # a shell may end that cannot fork
     assert found == {
         "large": "passed",
@@ -246,17 +236,3 @@ def test_floods_and_bombs_affect_only_their_own_test(measured):
         "no signals": "timeout",
         "after": "passed",
     }
-
-
-def test_endless_build_log_times_out_and_names_the_step(builder, measured):
-    sleep = engine.Sleep()
-    flood = "while yes | head -c 1000000; do sleep 0.1; done"
-    lines = [BUSYBOX, f"RUN {flood} & {sleep.command}"]
-
-    report = measured(lines, TRUE, more=["--build-timeout=8"])
-
-    assert outcome(report) == "build_timeout"
-    assert sleep.command in report["error"]["message"]
-    # `podman build` itself may leave the process of its RUN.
-    may_stay = "podman" in engine.docker("--version")
-    engine.wait_for(lambda: may_stay or not sleep.processes(), what="for the end of the build")

@@ -163,13 +163,6 @@ def test_output_of_any_length_is_searched_and_8_kb_of_it_are_kept():
     assert 8192 < len(capture.printed.output) < 8292
 
 
-def test_every_container_has_its_own_name_and_nonce(fake, evaluate):
-    evaluate(["FROM x"], TRUE, TRUE)
-
-    first, second = map(set, fake.calls("run"))
-    assert len(first - second) == 2
-
-
 # What is run twice, and who is at fault if that proves nothing
 
 
