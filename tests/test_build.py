@@ -162,50 +162,45 @@ def test_registry_of_an_image():
 
 # What docker says of an image, and who is at fault: if it is one of Docker Hub; of a registry
 # without a control image; with --offline. "control": if the control image can be pulled, build.
-BLAME = {
-    "manifest for x:1 not found: manifest unknown": "control build build",
-    "pull access denied for x, repository does not exist": "control build build",
-    "docker.io/library/x:1: not found": "control build build",
-    "no match for platform in manifest": "control build build",
-    'Head "https://x": denied': "control build build",
-    "unauthorized: authentication required": "control build build",
-    "name unknown: repository name not known to registry": "control build build",
-    "no token: unexpected status: 403 Forbidden": "control build build",
-    "invalid reference format": "build build build",
-    "base name (${X}) should not be blank": "build build build",
-    'failed to process "${X#*.}": missing in substitution': "build build build",
-    "determining starting point for build: no FROM statement found": "build build build",
-    "invalid reference format: repository name (No space left on device)": "build build build",
-    "dial tcp: lookup a.b on 10.0.0.1:53: no such host": "registry control build",
-    "dial tcp 127.0.0.1:5000: connect: connection refused": "registry control build",
-    'Head "http://x/v2/unauthorized/manifests/1": EOF': "registry registry build",
-    "toomanyrequests: You have reached your pull rate limit": "registry registry build",
-    "received unexpected HTTP status: 503 Service Unavailable": "registry registry build",
-    "x509: certificate signed by unknown authority": "registry registry build",
-    "lsetxattr: operation not supported": "registry registry build",
-    'error getting credentials: "docker-credential-x": executable file not found in $PATH': (
-        "registry registry build"
-    ),
-    "write /x: No space left on device": "engine engine engine",
-    "content digest sha256:51f5: not found": "registry registry registry",
-    "could not fetch content descriptor sha256:1d: not found": "registry registry registry",
-    "blob sha256:1d expected at /x: blob not found: not found": "registry registry registry",
-    "parent snapshot sha256:1d does not exist: not found": "registry registry registry",
-    "lease does not exist: not found": "registry registry registry",
-}
+BLAME = r"""
+manifest for x:1 not found: manifest unknown -> control build build
+pull access denied for x, repository does not exist -> control build build
+docker.io/library/x:1: not found -> control build build
+no match for platform in manifest -> control build build
+Head "https://x": denied -> control build build
+unauthorized: authentication required -> control build build
+name unknown: repository name not known to registry -> control build build
+no token: unexpected status: 403 Forbidden -> control build build
+invalid reference format -> build build build
+base name (${X}) should not be blank -> build build build
+failed to process "${X#*.}": missing in substitution -> build build build
+determining starting point for build: no FROM statement found -> build build build
+invalid reference format: repository name (No space left on device) -> build build build
+dial tcp: lookup a.b on 10.0.0.1:53: no such host -> registry control build
+dial tcp 127.0.0.1:5000: connect: connection refused -> registry control build
+Head "http://x/v2/unauthorized/manifests/1": EOF -> registry registry build
+toomanyrequests: You have reached your pull rate limit -> registry registry build
+received unexpected HTTP status: 503 Service Unavailable -> registry registry build
+x509: certificate signed by unknown authority -> registry registry build
+lsetxattr: operation not supported -> registry registry build
+error getting credentials: "docker-credential-x": executable file not found in $PATH -> registry registry build
+write /x: No space left on device -> engine engine engine
+content digest sha256:51f5: not found -> registry registry registry
+could not fetch content descriptor sha256:1d: not found -> registry registry registry
+blob sha256:1d expected at /x: blob not found: not found -> registry registry registry
+parent snapshot sha256:1d does not exist: not found -> registry registry registry
+lease does not exist: not found -> registry registry registry
+"""
 
 
-def test_blame_for_an_image_that_docker_cannot_pull():
-    def judge(image, pull, is_offline):
-        registry = de.registry_of(image)
-        return de.judge_image(de.Step(de.IMAGE, "", image), pull, registry, is_offline=is_offline)
+@table(BLAME)
+def test_blame_for_an_image_that_docker_cannot_pull(row):
+    def judge(image, is_offline):
+        pull, registry = de.Build(1, error=row.when), de.registry_of(image)
+        step = de.Step(de.IMAGE, "", image)
+        return de.judge_image(step, pull, registry, is_offline=is_offline) or "control"
 
-    def blame(error):
-        for image, is_offline in (("x", False), ("a.b/x", False), ("x", True)):
-            pull = de.Build(1, error=error)
-            yield (judge(image, pull, is_offline) or "control")
-
-    assert {error: " ".join(blame(error)) for error in BLAME} == BLAME
+    assert " ".join([judge("x", False), judge("a.b/x", False), judge("x", True)]) == row.then
 
 
 # Messages
@@ -267,27 +262,27 @@ def test_message_says_that_a_dockerignore_may_hide_a_source(tmp_path):
     assert hint.endswith(", without what .dockerignore names, see --context")
 
 
-QUIET_DOWNLOADS = {
-    ("apt-get install -y wget && wget -q https://a.b/c", 4): "wget",
-    ("wget https://a.b/c -qO /c", 4): "wget",
-    ("wget $URL", 4): "wget",
-    (r"set -e\ncurl -s https://a.b/c", 6): "curl",  # a here-document
-    (r"wget \"$URL\"", 4): "wget",
-    ("wget -q https://a.b/c", 8): "",  # the server has answered: 404
-    ("make", 4): "",
-    ("dpkg -i libcurl4.deb", 6): "",
-    ("apt-get install -y wget git && pytest", 5): "",
-    ("make # without curl", 6): "",
-    ("curl -s localhost:8080 -o /x", 7): "",
-}
+# A command, its exit code, and the program of which that says that there was no network
+QUIET_DOWNLOADS = r"""
+apt-get install -y wget && wget -q https://a.b/c -> 4 wget
+wget https://a.b/c -qO /c -> 4 wget
+wget $URL -> 4 wget
+set -e\ncurl -s https://a.b/c -> 6 curl
+wget \"$URL\" -> 4 wget
+wget -q https://a.b/c -> 8
+make -> 4
+dpkg -i libcurl4.deb -> 6
+apt-get install -y wget git && pytest -> 5
+make # without curl -> 6
+curl -s localhost:8080 -o /x -> 7
+"""
 
 
-def test_exit_code_of_a_quiet_download_is_suspicious():
-    found = {
-        (command, code): de.failed_download(code, command) for command, code in QUIET_DOWNLOADS
-    }
+@table(QUIET_DOWNLOADS)
+def test_exit_code_of_a_quiet_download_is_suspicious(row):
+    code, *program = row.then.split()
 
-    assert found == QUIET_DOWNLOADS
+    assert de.failed_download(int(code), row.when) == "".join(program)
 
 
 # Experiments

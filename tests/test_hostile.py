@@ -7,8 +7,8 @@ from typing import NamedTuple, Sequence
 
 import engine
 import pytest
-from cases import FALSE, TRUE, files_exist, output_contains, run_command
-from conftest import outcome, statuses
+from cases import FALSE, TRUE, files_exist, output_contains, read_table, run_command
+from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
 
@@ -170,42 +170,43 @@ def test_shell_that_waits_or_floods_fails_with_a_warning(evaluate, monkeypatch, 
 
 # A process can read the nonce in the arguments of process 1, but cannot prevent the true markers.
 NONCE = r"n=$(tr '\0' '\n' </proc/1/cmdline | grep -xE '[0-9a-f]{32}')"
-FAILING = {
-    "forges an end": f'{NONCE}; echo "$n=E 0"; exit 1',
-    "forges a begin and an end": f'{NONCE}; echo "$n=B"; echo "$n=E 0"; exit 1',
-    "forges an end later": f'{NONCE}; (sleep 0.3; echo "$n=E 0") & exit 1',
-    "kills what runs it": f"{NONCE}; kill -9 1; kill -9 $PPID; false",
-    "becomes false": "exec false",
-    "ends at an error": "set -e; false; true",
-    "has a wrong syntax": "if then fi fi",
-    "does not end its quotes": "'",
-    "drops its output": "exec </dev/null >/dev/null 2>&1; false",
-    "exits with a code of docker": "exit 125",
-    "exits like a missing program": "exit 127",
-    "exits like a command that was killed": "exit 137",
-}
-PASSING = {
-    "kills all others": "kill -9 -1; true",
-    "becomes true": "exec true",
-    "has a trap for its end": "trap 'exit 0' EXIT; false",
-    "leaves processes": "sleep 300 & (sleep 300 >/dev/null &) ; echo needle",
-    "closes its output": "exec >&- 2>&-; true",
-    "limits its files": "ulimit -n 3; true",
-    "interrupts all": "trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5",
-    "terminates all": "trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5",
-}
+FAILING = r"""
+forges an end -> NONCE; echo "$n=E 0"; exit 1
+forges a begin and an end -> NONCE; echo "$n=B"; echo "$n=E 0"; exit 1
+forges an end later -> NONCE; (sleep 0.3; echo "$n=E 0") & exit 1
+kills what runs it -> NONCE; kill -9 1; kill -9 $PPID; false
+becomes false -> exec false
+ends at an error -> set -e; false; true
+has a wrong syntax -> if then fi fi
+does not end its quotes -> '
+drops its output -> exec </dev/null >/dev/null 2>&1; false
+exits with a code of docker -> exit 125
+exits like a missing program -> exit 127
+exits like a command that was killed -> exit 137
+"""
+PASSING = r"""
+kills all others -> kill -9 -1; true
+becomes true -> exec true
+has a trap for its end -> trap 'exit 0' EXIT; false
+leaves processes -> sleep 300 & (sleep 300 >/dev/null &) ; echo needle
+closes its output -> exec >&- 2>&-; true
+limits its files -> ulimit -n 3; true
+interrupts all -> trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5
+terminates all -> trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5
+"""
 
 
 @pytest.mark.parametrize(
     "lines", [[BUSYBOX], [DEBIAN], [DEBIAN, BASH]], ids=["busybox", "dash", "bash"]
 )
 def test_command_cannot_forge_or_lose_its_verdict(evaluate, lines):
-    commands = {**FAILING, **PASSING}
+    failing, passing = read_table(FAILING), read_table(PASSING)
+    commands = [row.then.replace("NONCE", NONCE) for row in [*failing, *passing]]
 
-    report = evaluate(lines, *(run_command(commands[what], id=what) for what in commands))
+    report = evaluate(lines, *map(run_command, commands))
 
-    expected = {**dict.fromkeys(FAILING, "failed"), **dict.fromkeys(PASSING, "passed")}
-    assert statuses(report) == expected
+    expected = ["failed"] * len(failing) + ["passed"] * len(passing)
+    assert list(statuses(report).values()) == expected, messages(report)
 
 
 # Floods

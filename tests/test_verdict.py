@@ -379,24 +379,25 @@ def test_match_without_a_group_counts_once():
     assert tally.count == 4
 
 
-POINTS = {  # score, counted, of: the points of a test that failed
-    (1, 41, 80): 0.5125,
-    (3, 1, 10): 0.3,
-    (1, 2, 3): 0.666666,
-    (2, 0, 3): 0,
-    (1, 10**9 - 1, 10**9): 0.999999,
-    (10**6, 10**12 - 1, 10**12): 999999.999999,
-}
+# Score, counted, of: the points of a test that failed
+POINTS = """
+1 41 80 -> 0.5125
+3 1 10 -> 0.3
+1 2 3 -> 0.666666
+2 0 3 -> 0
+1 999999999 1000000000 -> 0.999999
+1000000 999999999999 1000000000000 -> 999999.999999
+"""
 
 
-@pytest.mark.parametrize("case", POINTS, ids=str)
-def test_part_of_the_points_is_rounded_down_and_never_all(case):
-    score, counted, of = case
+@table(POINTS)
+def test_part_of_the_points_is_rounded_down_and_never_all(row):
+    score, counted, of = map(int, row.when.split())
     test = CHECK._replace(score=score, check=CHECK.check._replace(full_count=of))
 
     points = de.points_of(test, de.Result("failed", "", earned=counted))
 
-    assert points == POINTS[case]
+    assert points == float(row.then)
 
 
 # The command; the status and points of its test, what is counted, and what requires it
