@@ -224,6 +224,15 @@ def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(pro
     assert process.returncode == -signal.SIGKILL
 
 
+def test_child_of_docker_that_holds_its_output_is_not_waited_for(program):
+    docker = de.Docker(program("until test -e over; do sleep 0.1; done & echo done"))
+
+    answer = docker.call("version")
+
+    open("over", "w").close()
+    assert answer.stdout == "done\n"
+
+
 def test_third_signal_ends_a_write_that_nobody_reads(program, start, arguments, tmp_path):
     program("touch called; exit 1")
     os.mkfifo(tmp_path / "report.json")

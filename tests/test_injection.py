@@ -6,11 +6,11 @@ import itertools
 import json
 import os
 import re
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 from cases import LOOK, output_contains, read_table, run_command
-from conftest import called, schema
+from conftest import called, schema, statuses
 from fake_engine import Engine
 
 import DockerfileEvaluator as de
@@ -97,66 +97,50 @@ SCENARIOS = read_table(
 )
 
 
-class Found(NamedTuple):
-    """What has come of an evaluation."""
-
-    code: int
-    report: de.Report
-    printed: str
-    left: list[str]  # on the engine, and of temporary folders
-
-    @property
-    def statuses(self) -> str:
-        return " ".join(row["status"] for row in self.report["test_results"])
-
-    @property
-    def outcome(self) -> str:
-        """The kind of the error, or the status of each test."""
-        error = self.report["error"]
-        return error["kind"] if error else self.statuses
+def result(report):
+    """Return the kind of the error, or the status of each test."""
+    error = report["error"]
+    return error["kind"] if error else " ".join(statuses(report).values())
 
 
 @pytest.fixture
-def prepare(arguments, tmp_path, monkeypatch):
-    """Return a function that returns one that evaluates a scenario on an engine."""
+def evaluate_on(arguments, tmp_path, monkeypatch):
+    """Return a function that evaluates a scenario on an engine."""
     output = tmp_path / "report.json"
     validated = set()  # Reports with the same words are validated once.
 
-    def prepare(scenario):
+    def evaluate(engine, scenario):
         words = arguments(scenario.dockerfile.split(r"\n"), *TESTS[scenario.tests])
-        if scenario.overlay:
-            (tmp_path / scenario.overlay).mkdir()
-            words += ["--overlay", str(tmp_path / scenario.overlay)]
+        for folder in filter(None, [scenario.overlay]):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            words += ["--overlay", str(tmp_path / folder)]
+        with monkeypatch.context() as patch:
+            engine.patch(patch)
+            code, *printed = called(de.main, *words)
+        report = json.loads(output.read_text())
+        output.unlink()
+        shape = (result(report), bool(report["warnings"]))
+        if shape not in validated:
+            schema("report").validate(report)
+            validated.add(shape)
+        left = engine.left() + os.listdir(tmp_path / "tmp")
+        return SimpleNamespace(code=code, report=report, printed="".join(printed), left=left)
 
-        def evaluate(engine):
-            with monkeypatch.context() as patch:
-                engine.patch(patch)
-                code, out, err = called(de.main, *words)
-            report = json.loads(output.read_text())
-            output.unlink()
-            found = Found(code, report, out + err, engine.left() + os.listdir(tmp_path / "tmp"))
-            shape = (found.outcome, bool(report["warnings"]))
-            if shape not in validated:
-                schema("report").validate(report)
-                validated.add(shape)
-            return found
-
-        return evaluate
-
-    return prepare
+    return evaluate
 
 
-def problems_of(found: Found, sound: Found, engine: Engine, command: str, mode: str):
+def problems_of(found, sound, engine, command, mode):
     """Yield what is wrong with an evaluation, compared with a sound one."""
     number = sum(map(int, re.findall(r"number=(\d+)", MODES[mode])))
-    reasons = [de.INTERRUPTED] if number else [de.ENGINE, de.REGISTRY]
-    is_right = found.statuses == sound.statuses
+    kind = result(found.report)
+    is_right = statuses(found.report) == statuses(sound.report)
     if found.report["summary"]["total_score"] is None:
-        is_right = found.outcome in [*reasons, sound.outcome]
+        reasons = [de.INTERRUPTED] if number else [de.ENGINE, de.REGISTRY]
+        is_right = kind in [*reasons, result(sound.report)]
     if not is_right:
-        yield f"{found.report['error'] or found.outcome}"
-    code = int({*found.outcome.split()} != {"passed"})
-    if found.code != (128 + number if found.outcome == de.INTERRUPTED else code):
+        yield f"{found.report['error'] or kind}"
+    code = 128 + number if kind == de.INTERRUPTED else int({*kind.split()} != {"passed"})
+    if found.code != code:
         yield f"exit code {found.code}"
     if "Traceback" in found.printed:
         yield found.printed
@@ -180,7 +164,7 @@ def cases():
 
 @pytest.mark.parametrize(("scenario", "mode"), list(cases()))
 def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(
-    scenario, mode, prepare, tmp_path
+    scenario, mode, evaluate_on, tmp_path
 ):
     numbers = itertools.count()
 
@@ -190,13 +174,12 @@ def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(
         engine.inject("; ".join([*faults, scenario.faults]))
         return engine
 
-    evaluate = prepare(scenario)
     sound_engine = new_engine()
-    sound = evaluate(sound_engine)
+    sound = evaluate_on(sound_engine, scenario)
     failures = []
     for nth, command in enumerate(sound_engine.names(), 1):
         engine = new_engine(f"'*' nth={nth} {MODES[mode]}")
-        found = evaluate(engine)
+        found = evaluate_on(engine, scenario)
         failures += [
             f"{nth} ({command}): {problem}"
             for problem in problems_of(found, sound, engine, command, mode)
@@ -204,8 +187,8 @@ def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(
         ]
         if found.left:
             engine.repair()
-            ours = [what for what in evaluate(engine).left if de.NAME in what]
+            ours = [what for what in evaluate_on(engine, scenario).left if de.NAME in what]
             failures += [f"{nth} ({command}): {ours} stay after the next evaluation"] * bool(ours)
 
-    assert (sound.outcome, sound.left) == (scenario.then, [])
+    assert (result(sound.report), sound.left) == (scenario.then, [])
     assert not failures, "\n".join(failures)
