@@ -202,19 +202,11 @@ def called(main, *words, encoding="utf-8", is_one_screen=False):
 
 @pytest.fixture
 def start():
-    """Start the command line in a process of its own, with some of the module's limits changed."""
+    """Start the command line in a process of its own."""
     with contextlib.ExitStack() as stack:
 
-        def run(*words, before=(), limits=(), **more):
-            code = f"""
-import sys
-sys.path.insert(0, {str(PROJECT)!r})
-import DockerfileEvaluator as de
-vars(de).update({dict(limits)!r})
-sys.exit(de.main())
-"""
-            argv = [*before, sys.executable, "-c", code, *words]
-            process = subprocess.Popen(argv, **{**PIPES, **more})
+        def run(*words, before=(), **more):
+            process = subprocess.Popen([*before, *PROGRAM, *words], **{**PIPES, **more})
             stack.callback(process.communicate)
             stack.callback(process.kill)
             return process
