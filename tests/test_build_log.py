@@ -121,6 +121,7 @@ LOST = {
         "#2 [2/2] RUN a\n#2 0.1 b\nERROR: failed to receive status: error reading: EOF\n": True,
         "#1 [internal] load build context\nunexpected EOF\n": True,
         "#2 [2/2] RUN a\n#2 ERROR: unexpected EOF\nERROR: unexpected EOF\n": False,
+        "#2 [a 1/1] FROM x\n#3 [b 1/1] RUN b\n#2 ERROR: EOF\nERROR: EOF\n": False,
         "#0 building with x\n#1 [internal] load\n#1 DONE 0.1s\nERROR: dockerfile parse error\n": False,
         "#2 [2/2] RUN a\nERROR: process a did not complete successfully: exit code: 3\n": False,
         "#2 [2/2] RUN a\n#2 CANCELED\ncontext canceled\n": True,
