@@ -118,7 +118,6 @@ SHARDS = [ARTIFACTS.command(f"--shard {part}/2") for part in (1, 2)]
 PROXIES = ARTIFACTS.examples("json")
 HARNESS = ARTIFACTS.examples("python", "def reward")
 TAKE_OUT = ARTIFACTS.examples("python", "FENCED")
-LINTED = RUBRICS.examples("")
 WEAK = RUBRICS.examples("json", "Hello, World!")
 DRAW = RUBRICS.examples("json", "draw")
 WITH_DRAW = f'{{"tests": [{DRAW}]}}'
@@ -377,9 +376,9 @@ def test_tasks_of_setupbench_become_rubrics():
 
 
 @pytest.mark.usefixtures("checkout")
-def test_rubrics_of_the_project_are_valid_and_lint_prints_what_is_shown():
+def test_rubrics_of_the_project_are_valid_and_lint_finds_nothing():
     assert run(RUBRICS.check).stdout == "rubrics/example.json: 10 tests, valid\n"
-    assert run(RUBRICS.lint).stdout == LINTED
+    assert run(RUBRICS.lint).stdout.count(" 0 warnings\n") == 4
 
 
 @pytest.mark.long("evaluates the solutions of three rubrics three times")
