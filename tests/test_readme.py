@@ -109,6 +109,7 @@ REPORTS.take(
 )
 TESTS.take(
     picture="tests/picture",
+    subjects="grep",
 )
 # Other examples; test_dask.py runs the commands of Dask
 RUBRIC = MAIN.examples("json")
@@ -303,6 +304,13 @@ def test_commands_of_pytest_select_something(command):
     words = re.sub(".* -m pytest", f"{sys.executable} -m pytest --collect-only", command)
 
     assert run(f"cd {PROJECT} && {words} -p no:cacheprovider").returncode == 0
+
+
+def test_each_file_of_tests_says_what_it_tests():
+    printed = run(f"cd {PROJECT} && {TESTS.subjects}").stdout
+
+    found = re.findall(r'^tests/(\w+\.py):"""\S', printed, re.MULTILINE)
+    assert found == sorted(file.name for file in PROJECT.glob("tests/*.py"))
 
 
 @pytest.mark.parametrize("command", BEFORE_A_RELEASE)
