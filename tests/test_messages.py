@@ -158,6 +158,8 @@ engine trouble
     not: mkdir /lease does not exist
     failed to get layer sha256:1d: layer does not exist
     not: failed to get x
+    failed to read dockerfile: open D: no such file or directory
+    not: mkdir /failed to read dockerfile: x
 runtime
     runc run failed: unable to start container process: exec: "": executable file not found in $PATH
     not: make: run failed
