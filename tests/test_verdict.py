@@ -245,6 +245,9 @@ it passes -> run, run: passed
     second: echo no space left on device
 it takes too long -> run, run, rm: passed timeout
     second: sleep 600
+the engine is away for a moment at the limit of a test -> run, run, rm, keep, rm: passed timeout
+    second: sleep 600
+    faults: version do=hang nth=3
 the engine is away at the limit of a test -> run, run, rm: engine
     second: sleep 600
     faults: version since=3
