@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from cases import LOOK, TRUE, read_table, run_command, table
@@ -87,11 +88,13 @@ def test_time_limit_of_a_phase_counts_only_in_it(monkeypatch):
 
 def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate):
     fake.fault("run", "sleep", seconds=100)
+    commands = ("cd /", "sleep 600")
 
-    report = evaluate(["FROM x"], run_command("cd /", timeout=2))
+    report = evaluate(["FROM x"], *(run_command(command, timeout=2) for command in commands))
 
-    assert outcome(report) == "passed"
-    assert 0 <= report["test_results"][0]["execution_time"] < 2
+    assert list(statuses(report).values()) == ["passed", "timeout"]
+    first, second = (row["execution_time"] for row in report["test_results"])
+    assert 0 <= first < 2 <= second < 9
 
 
 # What a container prints, its output, and the exit code in its end marker (or how far it came)
@@ -319,12 +322,12 @@ def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, eval
 
 
 def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engine(fake, evaluate):
-    fake.inject("run do=hang; 'control COPY'")
+    fake.inject("run do=hang since=2; 'control COPY'")
 
-    report = evaluate(["FROM x"], *[LOOK] * 12)
+    report = evaluate(["FROM x"], *[LOOK] * 20)
 
     assert outcome(report) == "engine"
-    assert fake.count("run") <= de.PARALLEL_CHECKS + 1
+    assert fake.count("run") < 20
 
 
 def test_what_is_in_the_pipe_at_the_limit_still_counts():
@@ -339,13 +342,12 @@ def test_what_is_in_the_pipe_at_the_limit_still_counts():
 
 
 def test_output_without_end_ends_at_the_limit():
-    docker = de.Docker("yes")
-    deadline = de.Deadline({"": 0.1})
-    with docker.start() as process:
-        size = sum(map(len, docker.stream(process, deadline)))
+    deadline = de.Deadline({"": 0.0})
+    with open("/dev/zero", "rb") as zeros:
+        for data in de.Docker("docker").stream(SimpleNamespace(stdout=zeros), deadline):
+            assert data
 
     assert deadline.has_passed
-    assert size > de.CHUNK
 
 
 # Part of the points
