@@ -257,13 +257,6 @@ def test_interrupt_ends_what_runs_and_cleans_up(fake, rubric, tmp_path):
 # Measuring
 
 
-@pytest.mark.usefixtures("fake")
-def test_free_test_behind_a_failing_one_is_found(rubric):
-    path = rubric(run_command("false", id="fails"), run_command("true", requires=["fails"]))
-
-    assert "bare: tests[1] 'run_command_2': " in run(path, "--base", "x")[1]
-
-
 def test_options_are_those_of_all_builds_and_containers_but_the_faked_has_no_network(fake, rubric):
     options = ["--build-option=--build-arg=A=1", "--run-option=--memory=2g"]
 
@@ -274,47 +267,6 @@ def test_options_are_those_of_all_builds_and_containers_but_the_faked_has_no_net
     assert found == [["--build-arg=A=1"]] * 2
     found = [list(filter(given.match, words)) for words in fake.calls("run")]
     assert found == [["--memory=2g", "--network=host"], ["--memory=2g", "--network=none"]]
-
-
-def test_option_that_no_evaluation_takes_is_a_bad_argument(rubric):
-    code, _, err = run(rubric(run_command("make")), "--base=x", "--build-option=--tag=x")
-
-    assert re.fullmatch("error: .*\n", err)
-    assert code == 2
-
-
-@pytest.fixture
-def measured(fake, rubric):
-    """Measure a test with the solution `FROM x`; return the exit code, stdout and stderr.
-
-    The containers of the fake engine have the files of this machine, and no stubs.
-    """
-
-    def measure(test, *words, solution="FROM x"):
-        Path("Dockerfile").write_text(solution)
-        test = run_command(test) if isinstance(test, str) else test
-        return run(rubric(test), "--base=x", *words)
-
-    return measure
-
-
-SOLUTION_TOO = "--solution=Dockerfile"
-
-
-@pytest.mark.parametrize(
-    ("command", "solution", "measures"),
-    [
-        ("test -d /", [], False),  # the faked image gets all points
-        ("false", [], True),
-        ("false", [SOLUTION_TOO], False),  # only the solution earns nothing
-        ('echo >>runs; test "$(wc -l <runs)" -eq 3', [SOLUTION_TOO], True),
-    ],
-)
-def test_rubric_that_measures_nothing_is_named(command, solution, measures, measured):
-    code, out, _ = measured(command, *solution)
-
-    assert ("measures nothing: " in out) == (not measures)
-    assert (code == 0) == measures
 
 
 @pytest.mark.parametrize(
@@ -354,16 +306,6 @@ def test_only_what_the_solution_earns_beyond_the_others_counts():
         "1 bare passes",
         "1 solution failed 1 of 1 times: 15 of 20",
     ]
-
-
-def test_fewest_points_of_several_evaluations_count(measured):
-    more = {**counts("x", of=4), "score": 4}  # one line more each time: 1, 2, then the solution's
-    more["params"]["command"] = "echo x >>runs; cat runs"
-
-    out = measured(more, SOLUTION_TOO, "--repeat=2")[1]
-
-    assert "bare 1 (25.0%), faked 2 (50.0%), solution 3 (75.0%)" in out
-    assert "solution earns: 1 of 4" in out
 
 
 COUNTED = {
@@ -410,31 +352,12 @@ def test_workdir_of_a_solution_is_where_its_workdirs_lead(lines, folder):
 
 def test_base_image_has_no_workdir_of_the_solution(tmp_path):
     Path("Dockerfile").write_text("FROM x\nWORKDIR /srv\n")
-    arguments = review.parse_arguments(["r", "--base=x", "--context=.", SOLUTION_TOO])
+    arguments = review.parse_arguments(["r", "--base=x", "--context=.", "--solution=Dockerfile"])
 
     images = review.write_images(str(tmp_path), "r", [], arguments)
 
     texts = {image.name: Path(image.dockerfile).read_text() for image in images}
     assert [name for name in texts if "WORKDIR /srv\n" not in texts[name]] == ["bare"]
-
-
-def test_test_that_the_solution_fails_only_sometimes_is_named(measured):
-    third = 'echo >>runs; test "$(wc -l <runs)" -ne 3'  # after bare and faked
-
-    code, out, _ = measured(third, SOLUTION_TOO, "--repeat=2")
-
-    assert "solution: tests[0] 'run_command_1': failed 1 of 2 times" in out
-    assert code == 1
-
-
-def test_solution_that_cannot_be_built_keeps_the_other_measurements(measured):
-    missing = "FROM x\nCOPY missing /\n"
-
-    code, out, err = measured("test -d /", SOLUTION_TOO, solution=missing)
-
-    assert "bare: tests[0] " in out
-    assert "--solution-context" in err
-    assert code == 1
 
 
 MEASURED = [
