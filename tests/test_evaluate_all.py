@@ -25,8 +25,7 @@ from unittest import mock
 
 import pytest
 from batch import PROGRAM, ea, run, scores, tree
-from cases import run_command
-from conftest import called, make_report, outcome, schema
+from conftest import make_report, outcome, schema
 from engine import wait_for
 
 import DockerfileEvaluator as de
@@ -99,48 +98,6 @@ def stub(monkeypatch):
 
 
 # Which Dockerfiles there are
-
-IN_FOLDERS = "--layout={model}/{repo}/x.dockerfile"
-LISTED = {  # Dockerfiles, options, and a line for each reason
-    "the Dockerfile of the repository, in an answer and in a checkout": (
-        "m/app/x, m/app/docker/x, checkouts/lib/x, app",
-        IN_FOLDERS,
-        ["m: 1 Dockerfile, 0 already scored\n", "not matched by any --layout: 'artifacts/app."],
-    ),
-    "a second one of a model": (
-        "m/app, m/app/x",
-        f"{IN_FOLDERS} --layout={{model}}/{{repo}}.dockerfile",
-        ["m: 1 Dockerfile, ", "left out: another Dockerfile has the same model and repository: "],
-    ),
-    "no answer, no reference": (
-        "alpha/api, alpha/web, alpha/norubric, gamma/lib, ref/api, ref/x",
-        "--reference ref --repo [!x]*",
-        ["no answer: alpha: 'lib'\nno answer: gamma: 'api', 'web'\n", "no reference: 'lib', 'web'"],
-    ),
-    "its report would replace its rubric": (
-        "m/app",
-        "--layout */{repo}.dockerfile --reports rubrics",
-        ["left out: its report would replace its rubric; use another folder for --reports: "],
-    ),
-    "a link to nothing, a pipe": (
-        "m/app",
-        "",
-        ["left out: not a regular file: 'artifacts/m/lib.dockerfile', 'artifacts/m/web."],
-    ),
-}
-
-
-@pytest.mark.parametrize(("places", "words", "lines"), LISTED.values(), ids=LISTED)
-def test_list_names_what_is_left_out(places, words, lines):
-    tree(places)
-    Path("rubrics/norubric.json").exists() and os.unlink("rubrics/norubric.json")
-    os.makedirs("artifacts/m", exist_ok=True)
-    os.symlink("nothing", "artifacts/m/lib.dockerfile")
-    os.mkfifo("artifacts/m/web.dockerfile")
-
-    out = run(f"--list {words}")[1]
-
-    assert [line for line in lines if line not in out] == []
 
 
 @pytest.mark.parametrize("place", ["rubrics/web.json", "reports/m/web.json"])
@@ -355,16 +312,6 @@ def test_what_has_a_suspicion_and_no_score_is_built_without_the_cache(stub, word
     assert stub.calls == ["m/a", f"m/a{second}"]
 
 
-def test_report_of_another_program_is_none(stub):
-    tree("m/a")
-    os.makedirs("reports/m")
-    Path("reports/m/a.json").write_text('{"build": [], "summary": {"failed_tests": 1}}')
-
-    run()
-
-    assert scores() == {"m/a": 1}
-
-
 def test_retry_because_of_the_memory_runs_alone_and_the_report_says_so(stub):
     tree("m/a: build:memory passed, m/b: late passed, m/c: build:disk passed")
     stub.cpus = 2
@@ -391,30 +338,6 @@ def test_retry_because_of_the_memory_runs_alone_and_the_report_says_so(stub):
 
 
 # The reference
-
-
-def test_reference_comes_first_and_the_run_stops_if_it_gets_no_full_score(stub):
-    tree("a/x, a/y, ref/x: late, ref/y: engine")
-
-    code, out, _ = run("--reference ref")
-
-    assert stub.calls == ["ref/x", "ref/y"]
-    assert "reference fails: y no score: why\n" in out
-    assert "stopped: no reference gets all points on this machine (x: 1 of 2: " in out
-    assert code == 1
-
-
-def test_reference_that_fails_is_named_and_tried_at_the_next_start(stub):
-    """All others run. What the cache has may be of the time before a person mended the host."""
-    tree("a/x, a/y, ref/x: build passed, ref/y")
-
-    code, out, _ = run("--reference ref --no-repeat")
-    run("--reference ref --no-repeat")
-
-    assert stub.calls == ["ref/x", "ref/y", "a/x", "a/y", "ref/x --no-cache"]
-    assert out.count("reference fails: x 0 of 2: why\n") == 1
-    assert "reference fails: 'x'\n" in out, "in the summary"
-    assert code == 0
 
 
 @pytest.mark.parametrize(
@@ -446,14 +369,14 @@ def test_retries_are_suspicious_if_the_reference_beside_them_has_not_all_points(
     stub, first, beside
 ):
     """However the reference ended before; d/x has its first score then."""
-    tree("a/x: build, b/x: late, c/x: failed, d/x: engine build, e/y: build, ref/y")
+    tree("a/x: build, b/x: late, c/x: failed, d/x: engine build, e/y: build, ref/y, f/x: nostart")
     tree(f"ref/x: {first} {beside}")
 
     run("--reference ref")
 
     marks = {place: facts_of(place)[3] for place in scores() if place != "ref/x"}
     is_marked = int(beside != "passed")
-    retried = dict.fromkeys(["a/x", "b/x", "d/x"], is_marked)
+    retried = dict.fromkeys(["a/x", "b/x", "d/x", "f/x"], is_marked)
     assert marks == {**retried, "c/x": 0, "e/y": 0, "ref/y": 0}
 
 
@@ -464,32 +387,6 @@ def test_reference_is_only_evaluated_beside_retries_of_its_repository(stub):
 
     w, x, z = (f"ref/{repo} --no-cache" for repo in "wxz")
     assert stub.calls[-5:] == [w, x, "a/x", z, "a/z --no-cache"]
-
-
-def test_reference_is_in_each_shard_and_not_selected_by_model(stub):
-    """Each shard may have an engine of its own."""
-    tree("a/v, a/x, b/v, b/x, ref/v, ref/x")
-
-    for part in "12":
-        run(f"--reference ref --model=a --shard={part}/2 --reports=reports/{part}")
-
-    assert " ".join(sorted(stub.calls)) == "a/v a/x ref/v ref/v ref/x ref/x"
-
-
-@pytest.mark.parametrize(
-    ("other", "hint"),
-    [
-        ("reff/x", " (did you mean 'reff'?)"),
-        ("ref/y", ": all are left out, or not selected by --repo"),
-    ],
-)
-def test_reference_without_a_selected_dockerfile_is_a_mistake(stub, other, hint):
-    tree(f"a/x, {other}")
-
-    code, _, err = run("--reference ref --repo x")
-
-    assert err == f"error: --reference: no Dockerfile of 'ref' to evaluate{hint}\n"
-    assert (code, stub.calls) == (2, [])
 
 
 # What an evaluation does to others
@@ -551,36 +448,6 @@ def test_log_is_bounded_and_has_its_beginning_and_its_end(stub, line):
     log = Path("reports/m/a.log").read_bytes()
     assert log.count(b"begin\n") == log.count(b"\nend\n") == log.count(b"\n[...]\n") == 2
     assert 1_490_000 < len(log) < 2_000_100, "two evaluations"
-
-
-def test_log_begins_with_the_command_that_repeats_the_evaluation(fake):
-    """It writes no report, and masks secrets."""
-    tree({"m x/it's": "FROM x"}, run_command("exit 3"), run_command("sleep 600"))
-    os.makedirs("checkouts/it's")
-    words = "--build-timeout=7.5 --offline --run-option=--cpus=2 --build-option=--pull"
-    run(f"{words} --run-option=--env=TOKEN=s3cret --overlay --no-repeat")
-    file = Path("reports/m x/it's.json")
-    before = file.read_text()
-
-    log = file.with_suffix(".log").read_text()
-    _, _, *given = shlex.split(log.splitlines()[0])
-    code, out, _ = called(de.main, *given)
-
-    assert (code, file.read_text()) == (1, before)
-    assert "0 of 2 tests passed" in out
-    folders = {"--context=checkouts/it's", "--overlay=artifacts/m x"}
-    assert {*words.split(), "--run-option=--env=…", *folders} <= set(given)
-    assert "s3cret" not in log
-
-
-def test_any_name_of_a_model_and_a_file(stub):
-    """Such as one that is not UTF-8, and one with control characters."""
-    tree({f"{name}/{name}": "" for name in ("\udcff", "é\x1b[2J")})
-
-    code, out, _ = run()
-
-    assert "\x1b" not in out
-    assert code == 0
 
 
 # Experiments
