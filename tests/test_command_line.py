@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from cases import LOOK, TRUE, files_exist, output_contains, run_command
@@ -97,23 +96,6 @@ def test_option_that_the_evaluation_sets_itself_or_that_is_not_one_word_is_refus
     assert fake.names() == []
 
 
-# --check and --test
-
-
-def test_check_takes_several_rubrics_or_that_of_a_repository(rubric, tmp_path):
-    os.makedirs("rubrics")
-    os.symlink(rubric(TRUE), "rubrics/good.json")
-    Path("rubrics/bad.json").write_text("{}")
-
-    several = called(de.main, "--check", "rubrics/good.json", "rubrics/bad.json")
-    default = called(de.main, "--check", "--repo", "good")
-
-    valid = "rubrics/good.json: 1 test, valid\n"
-    assert several[:2] == (1, valid)
-    assert several[2].startswith("error: rubrics/bad.json: ")
-    assert default == (0, valid, "")
-
-
 # Text on the screen
 
 EVIL = "\x1b[2J\r\nerror: x\x9b31m"
@@ -157,24 +139,6 @@ def test_log_is_shown_without_colors_and_in_a_small_character_set(fake, argument
 
     assert (code, err) == (0, "")
     assert "  | \\xe9\\u20ac\n" in out
-
-
-# The screen is gone
-
-
-@pytest.mark.parametrize("redirection", ["| head -n 1", ">/dev/full 2>&1", "<&- >&- 2>&-"])
-@pytest.mark.parametrize(
-    ("line", "expected"), [("ENV A=b", ("passed", "0\n")), ("RUN exit 3", ("build", "1\n"))]
-)
-def test_screen_that_is_full_or_gone_changes_nothing(
-    fake, start, arguments, report, redirection, line, expected
-):
-    words = arguments(["FROM x", line], TRUE, more=["--verbose"])
-    shell = f'{{ "$@"; echo $? >code; }} {redirection}'
-
-    start(*words, before=("sh", "-c", shell, "sh")).communicate(timeout=60)
-
-    assert (outcome(report()), Path("code").read_text()) == expected
 
 
 # --keep-image

@@ -8,7 +8,6 @@ import html
 import io
 import itertools
 import json
-import os
 import re
 from pathlib import Path
 
@@ -247,71 +246,10 @@ def test_part_of_the_points_is_in_the_cell_and_in_the_panel():
     assert page.count(": m9\npart of the points: 0.25 of 1\n") == 1
 
 
-LINKS = {
-    "board.html": ["reports/m/app%3F%23.json", "reports/m/app%3F%23.log", "reports/n/app.json"],
-    "reports/m/board.html": ["app%3F%23.json", "app%3F%23.log"],
-    "pages/board.html": [],
-}
-
-
-@pytest.mark.parametrize(("page", "expected"), LINKS.items(), ids=LINKS)
-def test_page_has_links_to_the_files_below_its_folder(page, expected):
-    folder = write({"m/app?#": 5, "n/app": 5})
-    Path("reports/m/app?#.log").touch()
-    Path("json").touch()  # A missing report has no name, and no links.
-
-    run(folder, "--html", page)
-
-    found = re.findall('<a href="([^"]*)"', Path(page).read_text())
-    assert sorted(found) == expected
-
-
 def test_repositories_are_in_natural_order():
     repos = ["r1-2", "r1-10", "r9", "r10"]
 
     assert board(write({f"m/{repo}": 5 for repo in reversed(repos)})).repos == repos
-
-
-# Reference
-
-GOLD = [10, 10, 9, "build", None, 10]  # it gets all points for r0, r1 and r5
-
-
-def test_reference_is_not_ranked_and_repositories_where_it_fails_count_for_no_model():
-    """They are hatched on the page."""
-    folder = write_outcomes(gold=GOLD, m=[4, 6, 10, 10, 10, 8], n=[0] * 6)
-
-    _, out, err = run(folder, "--reference", "gold", "--html", "page", "--csv", "table")
-
-    assert "since the reference gold does not get all points: " in err
-    assert "'r2: 90.0%', 'r3: 0.0% (build failed)', 'r4: - (no report)'" in err
-    assert re.search(r"^m +60.0% ", out, re.MULTILINE)
-    assert re.search(r"^r4 +left out  left out$", out, re.MULTILINE)
-    page, table = Path("page").read_text(), Path("table").read_text()
-    assert page.count('<td class="unfit"') == 6
-    for text in (out, page, table):
-        assert not re.search("(?m)^gold|<th>(<span>)?gold", text)
-
-
-def test_worst_reference_counts_if_several_engines_have_evaluated_it(tmp_path):
-    other = str(tmp_path / "other" / "reports")
-    write({"gold/r0": 9, "gold/r1": 10, "gold/copy": {"outcome": 8, "repo": "r1"}}, other)
-    folder = write_outcomes(gold=[10, 10], m=[4, 5])
-
-    for folders in ((folder, other), (other, folder)):
-        err = run(*folders, "--reference", "gold")[2]
-
-        assert re.findall("left out.*", err) == [
-            f"left out: {other}/gold/copy.json: there is another report of gold on r1",
-            "left out, since the reference gold does not get all points: 'r0: 90.0%'",
-        ]
-
-
-def test_unknown_reference_is_a_bad_argument():
-    code, _, err = run(write_outcomes(m=[5], n=[5]), "--reference", "gold")
-
-    assert err == "error: --reference: expected one of 'm', 'n'\n"
-    assert code == 2
 
 
 # Reading
@@ -335,17 +273,6 @@ def test_file_that_is_no_report_is_left_out_without_a_traceback():
 
     assert code == 0
     assert count > err.count("left out: ") > 99
-
-
-@pytest.mark.timeout(60)
-def test_pipe_and_report_of_version_2_are_left_out():
-    write({"m/x": 5, "m/old": {"outcome": 5, "evaluator_version": "2.1.0"}})
-    os.mkfifo("reports/m/pipe.json")
-
-    err = run("reports")[2]
-
-    assert re.search("left out: reports/m/old.json: .*evaluate again", err)
-    assert "left out: reports/m/pipe.json" in err
 
 
 # Output
