@@ -256,6 +256,12 @@ def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
     assert fake.count("build") == 0
 
 
+def test_overlay_that_is_too_deep_to_be_copied_is_a_failed_build(fake, options):
+    os.makedirs("/".join(["overlay", *["d" * 200] * 20]))
+
+    assert outcome(scored(overlay="overlay")) == "build"
+
+
 # The function evaluate()
 
 
