@@ -144,6 +144,14 @@ def test_headline_says_which_gap_may_be_chance_and_a_full_board_needs_no_note():
     assert err == ""
 
 
+def test_interval_of_the_difference_of_two_models_may_be_negative():
+    out = run(write_outcomes(a=GOOD, b=ALSO_GOOD), "--compare", "b", "a")[1]
+
+    assert out.startswith(
+        "these two only: b minus a: -3.3 percentage points, 95% interval -14.2 to 7.5, "
+    )
+
+
 def test_failed_build_scores_zero_and_other_errors_nothing():
     """The bounds are the scores if all that is missing scored 0, and if it scored 1."""
     outcomes = [10, "build", "build_timeout", "engine", "registry", "interrupted", "usage", None]
