@@ -350,14 +350,15 @@ def test_workdir_of_a_solution_is_where_its_workdirs_lead(lines, folder):
     assert review.workdir_of("Dockerfile") == folder
 
 
-def test_base_image_has_no_workdir_of_the_solution(tmp_path):
+def test_base_image_has_no_workdir_of_the_solution_whose_context_is_that_of_the_project(tmp_path):
     Path("Dockerfile").write_text("FROM x\nWORKDIR /srv\n")
-    arguments = review.parse_arguments(["r", "--base=x", "--context=.", "--solution=Dockerfile"])
+    words = ["r", "--base=x", "--context=files", "--solution=Dockerfile"]
 
-    images = review.write_images(str(tmp_path), "r", [], arguments)
+    images = list(review.write_images(str(tmp_path), "r", [], review.parse_arguments(words)))
 
     texts = {image.name: Path(image.dockerfile).read_text() for image in images}
     assert [name for name in texts if "WORKDIR /srv\n" not in texts[name]] == ["bare"]
+    assert images[-1].context == "files"
 
 
 MEASURED = [
