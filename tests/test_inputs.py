@@ -256,6 +256,13 @@ def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
     assert fake.count("build") == 0
 
 
+def test_temporary_folder_in_the_build_context_is_a_usage_error(fake, options, monkeypatch):
+    """The copy would have itself in it."""
+    monkeypatch.setenv("TMPDIR", os.path.abspath("context"))
+
+    assert outcome(scored(overlay="overlay")) == "usage"
+
+
 def test_overlay_that_is_too_deep_to_be_copied_is_a_failed_build(fake, options):
     os.makedirs("/".join(["overlay", *["d" * 200] * 20]))
 
