@@ -79,7 +79,6 @@ def read_log(text):
             failed = build._replace(exit_code=exit_code, builder=builder, error=text)
             de.dockerfile_fault(failed, options, "FROM x")
             de.new_syntax(failed, "")
-            de.maybe_new_syntax(failed, "")
             de.judge_image(de.Step(de.IMAGE, text, text[:1000]), failed, "x", is_offline=False)
             de.is_engine_trouble(failed)
             de.blames_dockerfile(failed)
