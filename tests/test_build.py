@@ -133,8 +133,9 @@ STAGES = {  # The engine of docker 20.10 ends if no line but ARGs is there.
     "ARG A=b": False,
     "# FROM x\nARG A": False,
     "ARG A=b \\\nFROM x": False,
-    "ARG A=b \\ \r\n\n# c\nFROM x": False,
-    "# escape=`\nARG A=b `\nFROM x": False,
+    "ARG A=b \\\r\n# c\nFROM x": False,
+    "# \\\nFROM x": True,
+    "# escape=`\nARG A=\\\nFROM x": True,
     "ARG A=syntax=b": False,
     "ARG A\n# syntax=a/b": False,
 }
