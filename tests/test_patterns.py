@@ -82,7 +82,6 @@ def read_log(text):
             de.judge_image(de.Step(de.IMAGE, text, text[:1000]), failed, "x", is_offline=False)
             de.is_engine_trouble(failed)
             de.blames_dockerfile(failed)
-            de.run_exit_code(builder, [text])
 
 
 def read_output(text):
