@@ -586,11 +586,11 @@ def test_control_experiment_writes_new_bytes_and_many_if_the_disk_may_be_full(
 ):
     written = []
 
-    def look(*words):
-        written.append(Path(words[-2], "content").read_bytes())
-        return de.EvaluationError(de.ENGINE, "why")
+    def look(*words, limit):
+        written.append(Path(words[-1], "content").read_bytes())
+        return de.Build(1, error="why")
 
-    monkeypatch.setattr(de, "_copy_fault", look)
+    monkeypatch.setattr(de, "build_trivial", look)
     fake.inject(faults)
 
     for _ in range(2):
