@@ -220,7 +220,7 @@ DOCKER_ERRORS = {
     "docker: Error response from daemon: No such image: x.\n": "No such image: x.",
     "Error response from daemon: a\nSee 'docker run --help'.\n": "a",
     "warning: old\nERROR: a\n\nView build details: docker-desktop://x\n": "a",
-    "\x1b[31mError: a\x1b[0m\nb\n": "a",
+    "a\n\x1b[31mError: b\x1b[0m\nc\n": "b c",
     "a\x1b]0;title\x07b": "a\\x1b]0;title\\x07b",
     "ERROR: failed to build: failed to solve: a": "a",
     "ERROR: failed to solve: rpc error: code = Unknown desc = a": "a",
