@@ -211,7 +211,7 @@ def test_name_with_newlines_does_not_begin_dockers_words():
     for log, begin in WORDS.items():
         build = read_log(log)
 
-        assert build.words.startswith(begin)
+        assert build.full_error.startswith(begin)
         assert not build.is_lost
 
 

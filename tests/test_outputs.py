@@ -59,14 +59,14 @@ def test_each_word_has_a_line():
 def test_each_word_is_needed_for_its_line(monkeypatch, kind):
     """A word of own trouble, for a line that otherwise is suspicious."""
     right = None if kind == "own" else kind
-    wrong = [line for line in LINES[kind].values() if de.kind_of(line) != right]
+    wrong = [line for line in LINES[kind].values() if de.suspicion_kind(line) != right]
     for word, line in LINES[kind].items():
         others = "|".join(other for other in WORDS[kind] if other != word)
         if kind == "own":
             monkeypatch.setattr(de, "_OWN", re.compile(f"(?i){others}"))
         else:
             monkeypatch.setitem(de._KINDS, kind, re.compile(f"(?<!/)(?:{others})"))
-        wrong += [word] * (de.kind_of(line) == right)
+        wrong += [word] * (de.suspicion_kind(line) == right)
 
     assert wrong == []
 
