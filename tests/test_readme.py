@@ -88,6 +88,7 @@ ARTIFACTS.take(
     worker="dask worker",
     dask="--dask",
     again="--again",
+    named="grep",
     prune="docker builder prune",
     hidden="--mount=",
     frontend="BUILDKIT_SYNTAX",
@@ -332,6 +333,17 @@ ANSWERS = {
     "no Dockerfile": ("I cannot\n```sh\nls\n```\n", ""),
     "nothing": ("", ""),
 }
+
+
+@pytest.mark.usefixtures("own_folder")
+def test_from_lines_are_listed_once():
+    tree(
+        {"gpt-5/express": "FROM node AS build\nFROM scratch", "beta/express": "from node AS build"}
+    )
+
+    named = run(ARTIFACTS.named).stdout.splitlines()
+
+    assert named == ["FROM node AS build", "FROM scratch", "from node AS build"]
 
 
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS.values(), ids=ANSWERS)
