@@ -146,3 +146,16 @@ def test_hostile_texts_run_and_load_nothing(opened):
     targets = [link.get_attribute("href") for link in browser.find_elements("css selector", "a")]
     assert [target for target in targets if "/reports/" not in target] == []
     assert browser.execute_script("return performance.getEntriesByType('resource')") == []
+
+
+def test_heading_of_a_panel_has_one_font_on_a_phone(opened):
+    """It may be two lines there, of which a style has the first one only."""
+    browser = opened(write_outcomes(a=[5]), 390)
+
+    weights = browser.execute_script("""
+        const panel = document.querySelector("pre");
+        panel.parentElement.open = true;
+        return ["", "::first-line"].map(part => getComputedStyle(panel, part).fontWeight);
+    """)
+
+    assert weights == ["400", "400"]
