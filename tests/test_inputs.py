@@ -172,6 +172,17 @@ def test_dockerfile_and_rubric_can_be_pipes(fake, options):
     assert fake.calls("build")[0][-2:] == ["--file=-", os.getcwd()]
 
 
+@pytest.mark.parametrize("name", ["[w].dockerfile", "a\\b", "a\nb", "\udcff"])
+def test_dockerfile_whose_name_buildkit_cannot_take_is_piped(fake, options, name):
+    """It would be a failed build: BuildKit finds no such file, or breaks off."""
+    os.rename("context/Dockerfile", name)
+
+    report = de.evaluate(name, "r", "rubric.json")
+
+    assert outcome(report) == "passed"
+    assert fake.calls("build")[0][-2] == "--file=-"
+
+
 def test_dockerfile_on_standard_input_can_be_a_file(fake, start, options):
     with open("context/Dockerfile") as file:
         process = start("--dockerfile=/dev/stdin", "--repo=r", "--rubric=rubric.json", stdin=file)
