@@ -156,8 +156,11 @@ class Benchmark:
             self._rubrics[rubric] = hashlib.sha256(content).hexdigest()
         if not os.path.isdir(str(options.context)):
             raise de.EvaluationError(de.FILE, f"no such folder: {options.context}")
-        dockerfile = hashlib.sha256(de.read_file(options.dockerfile)).hexdigest()
-        return de.inputs_sha256(options, dockerfile, self._rubrics[rubric])
+        return de.inputs_sha256(
+            options,
+            hashlib.sha256(de.read_file(options.dockerfile)).hexdigest(),
+            self._rubrics[rubric],
+        )
 
     def is_current(self, report: de.Report, options: de.Options) -> bool:
         """Return whether a report has a score for the files that are here now."""
@@ -274,8 +277,7 @@ def files_below(
             path = os.path.join(place, name)
             relative = os.path.relpath(path, folder)
             match = next(filter(None, (layout.fullmatch(relative) for layout in layouts)), None)
-            after_names = relative[match.end(match.lastindex or 0) :] if match else ""
-            if "/" in after_names:
+            if match and "/" in relative[match.end(match.lastindex or 0) :]:  # after the names
                 is_answer = True
             if os.path.isfile(path):
                 yield path, match
