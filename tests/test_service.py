@@ -47,6 +47,19 @@ def request(path, *contains, **more):
     return {"type": "http_responds", "service": 8080, "params": params, **more}
 
 
+REQUESTS = [
+    request("/", "hello"),
+    request("/moved", "elsewhere", status=302),
+    request("/nothing", "GET /nothing HTTP/1.0", status=404),
+    request(QUOTES, QUOTES, status=404),
+    request("/chunks", "hello"),
+    request("/open", "hello", timeout=5),
+    request("/late", "hello"),
+    request("/bytes", "\nhe\\llo"),
+    request("/large", "hello"),
+]
+
+
 def serves(address="8080"):
     """Return instructions for a server that runs SERVER for each request."""
     script = SERVER.strip().replace("\\", "\\\\").replace("'", "'\\''").replace("\n", "\\n\\\n")
@@ -124,19 +137,18 @@ def test_machine_without_a_client_says_so(tmp_path):
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_client_of_an_image_gets_what_a_server_sends(clean_engine, evaluate, client):
-    tests = [
-        request("/", "hello"),
-        request("/moved", "elsewhere", status=302),
-        request("/nothing", "GET /nothing HTTP/1.0", status=404),
-        request(QUOTES, QUOTES, status=404),
-        request("/chunks", "hello"),
-        request("/open", "hello", timeout=5),
-        request("/late", "hello"),
-        request("/bytes", "\nhe\\llo"),
-        request("/large", "hello"),
-    ]
+    report = evaluate([*CLIENTS[client], *serves()], *REQUESTS)
 
-    report = evaluate([*CLIENTS[client], *serves()], *tests)
+    assert outcome(report) == "passed", messages(report)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("package", ["python3-minimal", "curl"])
+def test_client_of_a_package_gets_what_a_server_sends(networked_engine, evaluate, package):
+    install = f"RUN apt-get update && apt-get install -y --no-install-recommends {package}"
+    lines = [*DEBIAN, install, "RUN rm -f /bin/bash /usr/bin/perl*"]
+
+    report = evaluate([*lines, *serves()], *REQUESTS)
 
     assert outcome(report) == "passed", messages(report)
 
