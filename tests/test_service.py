@@ -166,7 +166,7 @@ COMMANDS = {
     "CMD yes | head -n 900000; exit 3": ("failed", "ended with exit code 3: y"),
     "CMD httpd -p 8080": ("failed", "ended with exit code 0"),
     "CMD httpd -f -p 8081": ("failed", "nothing listens on port 8080"),
-    "CMD rm /bin/sh; exec httpd -f -p 8080": ("failed", "docker exec"),
+    "CMD rm /bin/sh; exec httpd -f -p 8080": ("failed", "/bin/sh: no such file"),
     "CMD trap '' TERM; yes & sleep 2; httpd -f -p 8080": ("passed", ""),
     'ENTRYPOINT ["httpd", "-f"]\nCMD ["-p", "8080"]': ("passed", ""),
 }
