@@ -16,8 +16,11 @@ All rounds give evaluate_task() to an executor of concurrent.futures: threads of
 Dask's workers. better() decides which report stays. Started again, the program continues where it
 stopped.
 
-Exit codes: 0 every Dockerfile has a score, 1 one has none or was left out, 2 bad arguments,
-130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
+--layout finds a model and a repository in a path; the repository selects RUBRICS/REPO.json. What
+has no such rubric is left out: unusable(). What an interrupt does: Batch.
+
+Exit codes: 0 every Dockerfile has a score, 1 one has none or was left out, or none was found, 2 bad
+arguments, 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
 """
 
 from __future__ import annotations
