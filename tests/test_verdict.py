@@ -389,6 +389,7 @@ POINTS = """
 1 41 80 -> 0.5125
 3 1 10 -> 0.3
 1 2 3 -> 0.666666
+2.01 1 3 -> 0.67
 2 0 3 -> 0
 1 999999999 1000000000 -> 0.999999
 1000000 999999999999 1000000000000 -> 999999.999999
@@ -397,8 +398,9 @@ POINTS = """
 
 @table(POINTS)
 def test_part_of_the_points_is_rounded_down_and_never_all(row):
-    score, counted, of = map(int, row.when.split())
-    test = CHECK._replace(score=score, check=CHECK.check._replace(full_count=of))
+    score, *counts = row.when.split()
+    counted, of = map(int, counts)
+    test = CHECK._replace(score=float(score), check=CHECK.check._replace(full_count=of))
 
     points = de.points_of(test, de.Result("failed", "", earned=counted))
 
