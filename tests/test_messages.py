@@ -176,6 +176,9 @@ buildkit run_failed
 buildkit lost
     context canceled
     not: context canceled: a
+buildkit ignored_mode
+    COPY --chmod=+x a /
+    not: COPY --chmod=755 a /
 legacy step
     Step 2/3 : RUN a
     not: a Step 2/3 : RUN a

@@ -227,19 +227,20 @@ def test_report_without_a_score_moves_one_with_a_score_and_links_stay(options, t
 
 
 IGNORED = {
-    ("20.10.24", "COPY --chmod=+x a /"): True,
-    ("27.5.1", "ADD --chmod=$MODE a /"): True,
-    ("28.0.0", "COPY --chmod=+x a /"): False,
-    ("20.10.24", "COPY --chmod=755 a /"): False,
-    ("28.5.2", "RUN bash <<EOF\necho\nEOF"): True,
+    ("buildkit", "20.10.24", "COPY --chmod=+x a /"): True,
+    ("buildkit", "27.5.1", "ADD --chmod=$MODE a /"): True,
+    ("buildkit", "28.0.0", "COPY --chmod=+x a /"): False,
+    ("buildkit", "20.10.24", "COPY --chmod=755 a /"): False,
+    ("buildah", "5.8.6", "COPY --chmod=+x a /"): False,
+    ("legacy", "28.5.2", "RUN bash <<EOF\necho\nEOF"): True,
 }
 
 
-@pytest.mark.parametrize(("version", "lines"), IGNORED)
-def test_what_an_older_builder_ignores_is_a_warning(version, lines):
+@pytest.mark.parametrize(("builder", "version", "lines"), IGNORED)
+def test_what_an_older_builder_ignores_is_a_warning(builder, version, lines):
     step = de.Step(de.INSTRUCTION, lines.partition("\n")[0])
-    build = de.Build(0, builder=de.BUILDERS["legacy"], steps=[step])
+    build = de.Build(0, builder=de.BUILDERS[builder], steps=[step])
 
     found = de.build_warnings(build, f"FROM x\n{lines}\n", {"docker_server": version})
 
-    assert bool(found) is IGNORED[version, lines]
+    assert bool(found) is IGNORED[builder, version, lines]
