@@ -129,6 +129,7 @@ STAGES = {  # The engine of docker 20.10 ends if no line but ARGs is there.
     "FROM x": True,
     "ARG A=`a`\n\n# b\n  from ${A}": True,
     "\ufeffFROM x": True,
+    "\ufeff# syntax=x\na": True,
     "# escape=`\n# syntax=a/b\nfeed": True,
     "ARG A=b": False,
     "# FROM x\nARG A": False,

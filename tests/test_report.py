@@ -226,6 +226,15 @@ def test_report_without_a_score_moves_one_with_a_score_and_links_stay(options, t
     assert de.read_report(f"{folder}/{file}") == later
 
 
+def test_report_on_stdout_moves_no_file(options):
+    os.symlink("report.json", "-")
+    de.write_reports(make_report([], options), options)
+
+    de.write_reports(make_report("engine", options), options._replace(output="-"))
+
+    assert os.path.exists(options.output)
+
+
 IGNORED = {
     ("buildkit", "20.10.24", "COPY --chmod=+x a /"): True,
     ("buildkit", "27.5.1", "ADD --chmod=$MODE a /"): True,
