@@ -26,12 +26,8 @@ PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
 KEPT = {"PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT"}
-KEPT |= {
-    "COVERAGE_PROCESS_CONFIG",
-    "PYTHONPYCACHEPREFIX",
-    "PYTHONDONTWRITEBYTECODE",
-}  # of tests/run
-KEPT |= {"GOGC"}  # see tests/with-engine
+# tests/run and tests/with-engine set these.
+KEPT |= {"COVERAGE_PROCESS_CONFIG", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "GOGC"}
 
 
 # Environment
@@ -176,14 +172,16 @@ def make_report(outcome, options, inputs=None, suspect=None, log=""):
     return de.make_report(evaluation)
 
 
+TAKEN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def called(main, *words, encoding="utf-8", is_one_screen=False):
     """Call a program's main() in this process; return its exit code, stdout and stderr.
 
     As on one screen, stdout may have both.
     """
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = [signal.getsignal(number) for number in numbers]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2))
+    before = {number: signal.getsignal(number) for number in TAKEN}
     try:
         screen = contextlib.redirect_stderr(out if is_one_screen else err)
         with contextlib.redirect_stdout(out), screen:
@@ -191,13 +189,9 @@ def called(main, *words, encoding="utf-8", is_one_screen=False):
     except SystemExit as end:
         code = end.code
     finally:
-        for number, handler in zip(numbers, handlers):
+        for number, handler in before.items():
             signal.signal(number, handler)
-    texts = []
-    for stream in (out, err):
-        stream.flush()
-        texts.append(stream.buffer.getvalue().decode())
-    return (code, *texts)
+    return (code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 
 @pytest.fixture
@@ -205,8 +199,8 @@ def start():
     """Start the command line in a process of its own."""
     with contextlib.ExitStack() as stack:
 
-        def run(*words, before=(), **more):
-            process = subprocess.Popen([*before, *PROGRAM, *words], **{**PIPES, **more})
+        def run(*words, **more):
+            process = subprocess.Popen([*PROGRAM, *words], **{**PIPES, **more})
             stack.callback(process.communicate)
             stack.callback(process.kill)
             return process
@@ -252,15 +246,12 @@ def messages(report):
 @pytest.fixture(scope="session")
 def busybox(tmp_path_factory):
     """Return a busybox: the host's, or that of Debian's package."""
-    if shutil.which("busybox"):
-        return shutil.which("busybox")
-    folder = tmp_path_factory.mktemp("busybox")
-    shell = "apt-get download busybox-static && dpkg -x *.deb ."
-    subprocess.run(["sh", "-c", shell], cwd=str(folder), **PIPES)
-    program = folder / "bin" / "busybox"
-    return (
-        str(program) if program.exists() else pytest.skip("no busybox here or in Debian's package")
-    )
+    shell = """
+        command -v busybox && exit
+        { apt-get download busybox-static && dpkg -x *.deb .; } >&2 && echo $PWD/bin/busybox
+    """
+    done = subprocess.run(["sh", "-c", shell], cwd=tmp_path_factory.mktemp("busybox"), **PIPES)
+    return done.stdout.decode().strip() or pytest.skip("no busybox here or in Debian's package")
 
 
 OTHERS = [
