@@ -82,18 +82,6 @@ def test_nothing_leaves_the_page_or_its_cell(opened, width):
     assert browser.execute_script(script) == []
 
 
-def test_cell_opens_its_details_and_closes_them(opened):
-    browser = opened(write_outcomes(**FOUR))
-    summary = browser.find_element("css selector", ".heat summary")
-    details = browser.find_element("css selector", ".heat pre")
-
-    assert not details.is_displayed()
-    summary.click()
-    assert details.is_displayed()
-    summary.click()
-    assert not details.is_displayed()
-
-
 @pytest.mark.parametrize("suspect", [None, "gone"])
 def test_open_cell_has_a_button_that_closes_it_and_suspicions_are_explained(opened, suspect):
     """A suspicious cell has a question mark there while it is closed."""
@@ -104,6 +92,8 @@ def test_open_cell_has_a_button_that_closes_it_and_suspicions_are_explained(open
     assert browser.execute_script(script) == '"✕ close"'
     explained = browser.find_element("css selector", ".if-suspect")
     assert explained.is_displayed() is bool(suspect)
+    browser.find_element("css selector", ".heat summary").click()
+    assert not browser.find_element("css selector", ".heat pre").is_displayed()
 
 
 def test_links_of_a_cell_open_its_report(opened):
