@@ -88,20 +88,20 @@ def server(request):
 def test_each_client_sends_one_request_and_prints_all_bytes(
     tmp_path, monkeypatch, server, client, end
 ):
-    path = shutil.which(client) or pytest.skip(f"no {client} on this machine")
-    if client == "python3":  # That on the PATH may be a script, and its site slow.
-        path = f"{os.path.realpath(sys.executable)} -S"
-    time_is_over = tmp_path / "over"
-    wait = f"until test -e {time_is_over}; do {shutil.which('sleep')} 0.1; done"
-    scripts = {client: f'exec {path} "$@"', "cat": f"exec {shutil.which('cat')}", "sleep": wait}
-    for name, script in scripts.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
+    for name in (client, "cat"):
+        # python3 on the PATH may be a script.
+        path = sys.executable if name == "python3" else shutil.which(name)
+        path = path or pytest.skip(f"no {name} on this machine")
+        (tmp_path / name).symlink_to(os.path.realpath(path))
+    time_is_over, sleep = tmp_path / "over", tmp_path / "sleep"
+    script = f"until test -e {time_is_over}; do {shutil.which('sleep')} 0.1; done"
+    sleep.write_text(f"#!/bin/sh\n{script}\n")
+    sleep.chmod(0o755)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = b"HTTP/1.1 302 no\r\nLocation: /x\r\n\r\n" + bytes(range(256)) * 4
-    request = "GET /?a=%20&é HTTP/1.0\r\nHost: localhost\r\n\r\n"
     port = str(server.getsockname()[1])
+    request = "GET /?a=%20&é HTTP/1.0\r\nHost: localhost\r\n\r\n"
     words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", request, port, "1"]
 
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
@@ -112,14 +112,12 @@ def test_each_client_sends_one_request_and_prints_all_bytes(
         connection.sendall(answer)
         output = process.stdout.read(len(answer))
         if end == "resets":
-            linger = struct.pack("ii", 1, 0)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        if end == "never closes":
-            time_is_over.touch()
-        else:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if end != "never closes":
             connection.close()
+            output += process.stdout.read()
+        time_is_over.touch()
         output += process.stdout.read()
-    time_is_over.touch()
     connection.close()
 
     assert output == answer
