@@ -17,7 +17,6 @@ from conftest import outcome
 import DockerfileEvaluator as de
 
 HUB_IMAGE = de.CONTROL_IMAGES["docker.io"]
-FULL = "No space left on device"
 
 
 # Decisions
@@ -568,22 +567,24 @@ def test_control_image_is_asked_of_its_registry_and_removed_unless_it_was_there(
     assert (HUB_IMAGE in str(fake.calls("image rm"))) is not was_there
 
 
-@pytest.mark.parametrize(
-    ("faults", "command", "size"),
-    [
-        (r"build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'", "true", 1024),
-        (f"build stderr='{FULL}'", "true", 4096),
-        (
-            rf"build stdout='Step 1/1 : RUN a\n{FULL}\n' stderr='returned a non-zero code: 1'",
-            "true",
-            4096,
-        ),
-        (f"run stderr='docker: {FULL}'", "true", 4096),
-        ("", f"echo {FULL}; echo bye; false", 4096),
-    ],
-)
+# What goes wrong with a build, a run or a test, and the bytes that are written then
+FULL_DISKS = r"""
+a RUN was killed -> 1024
+    faults: build stdout='Step 1/1 : RUN a\n' stderr='returned a non-zero code: 137'
+docker's disk was full -> 4096
+    faults: build stderr='No space left on device'
+a RUN met a full disk -> 4096
+    faults: build stdout='Step 1/1 : RUN a\nNo space left on device\n' stderr='returned a non-zero code: 1'
+docker run met one -> 4096
+    faults: run stderr='docker: No space left on device'
+a test met one -> 4096
+    command: echo No space left on device; echo bye; false
+"""
+
+
+@table(FULL_DISKS, faults="", command="true")
 def test_control_experiment_writes_new_bytes_and_many_if_the_disk_may_be_full(
-    fake, evaluate, monkeypatch, faults, command, size
+    fake, evaluate, monkeypatch, row
 ):
     written = []
 
@@ -592,10 +593,10 @@ def test_control_experiment_writes_new_bytes_and_many_if_the_disk_may_be_full(
         return de.Build(1, error="why")
 
     monkeypatch.setattr(de, "build_trivial", look)
-    fake.inject(faults)
+    fake.inject(row.faults)
 
     for _ in range(2):
-        evaluate(["FROM x"], run_command(command))
+        evaluate(["FROM x"], run_command(row.command))
 
-    assert {len(content) for content in written} == {size}
+    assert {len(content) for content in written} == {int(row.then)}
     assert len(set(written)) == len(written) >= 2
