@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple, Sequence
+import re
 
 import engine
 import pytest
@@ -18,20 +18,8 @@ DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
 BASH = "RUN ln -sf bash /bin/sh"  # Debian's shell is dash
 
 
-def script(path, *lines):
-    """Return a RUN that replaces a program by a bash script."""
-    words = " ".join(f"'{line}'" for line in ("#!/bin/bash", *lines))
-    return f"RUN printf '%s\\n' {words} >/new && chmod 755 /new && mv -f /new {path}"
-
-
 def file_contains(path, *contains):
     return ("file_contains", {"path": path, "contains": list(contains)})
-
-
-def function(name, *commands):
-    """Return an ENV that defines a function for bash."""
-    body = " ".join(f"{command};" for command in commands)
-    return f'ENV BASH_FUNC_{name}%%="() {{ {body} }}"'
 
 
 SHELL_WORKS = [
@@ -53,116 +41,120 @@ SHELL_MUST_WORK = [  # these pass only with a true result of the shell
     output_contains("true", "needle", "no such file", "OCI", "exec", "unable"),
     ("run_command", {"command": "x", "exit_code": "any"}),
 ]
-
-
-class Image(NamedTuple):
-    """An image, and the tests that pass and fail on it."""
-
-    what: str
-    lines: Sequence
-    passing: Sequence = ()
-    failing: Sequence = ()
-
-
-def works(what, *lines):
-    """Return an image whose shell works, whatever else it has."""
-    return Image(what, lines, SHELL_WORKS, LIES)
-
-
-def fails(what, *lines):
-    """Return an image whose shell lies or does not work, or whose containers do not start."""
-    return Image(what, lines, failing=SHELL_MUST_WORK)
-
-
-IMAGES = [
-    works(
-        "no shell for RUN, failing healthcheck, volumes, missing workdir, a user without a name",
-        BUSYBOX,
-        "WORKDIR /gone",
-        "RUN rmdir /gone",
-        "USER 12345:12345",
-        'SHELL ["/no/such/shell"]',
-        "HEALTHCHECK --interval=1s CMD exit 1",
-        "VOLUME /data /etc",
-        "ONBUILD RUN false",
-        "STOPSIGNAL QUIT",
+# By the kind of image: what passes, and what fails
+TESTS = {
+    "the shell works": (SHELL_WORKS, LIES),
+    "no PATH": (SHELL_WORKS[1:], LIES),
+    "the shell or the container does not work": ([], SHELL_MUST_WORK),
+    "closed files": (
+        [files_exist("/secret")],
+        [files_exist("/closed/file"), file_contains("/secret", "needle")],
     ),
-    works(
-        "shell options, startup files that exit, functions of other names, a missing library",
-        DEBIAN,
-        BASH,
-        "RUN for file in /etc/profile /etc/bash.bashrc /root/.profile /root/.bashrc /root/.shrc; "
-        "do echo exit 1 >$file; done",
-        'SHELL ["/bin/bash", "-x", "-e", "-c"]',
-        "ENV ENV=/root/.shrc BASH_ENV=/root/.bashrc SHELLOPTS=xtrace:errexit:nounset:verbose",
-        function("x", "false"),
-        "ENV LD_PRELOAD=/no/such/lib.so",
-    ),
-    Image("an empty PATH", [BUSYBOX, "ENV PATH="], SHELL_WORKS[1:], LIES),
-    Image(
-        "files that the user cannot read",
-        [
-            BUSYBOX,
-            "RUN mkdir -m 700 /closed && touch /closed/file",
-            "RUN echo needle >/secret && chmod 600 /secret",
-            "USER 12345",
-        ],
-        passing=[files_exist("/secret")],
-        failing=[files_exist("/closed/file"), file_contains("/secret", "needle")],
-    ),
-    # The shell lies, or does not work
-    fails(
-        "the shell prints docker's error",
-        DEBIAN,
-        script("/bin/sh", 'echo "docker: Error: no space left on device." >&2; exit 125'),
-    ),
-    fails("the shell succeeds at once", DEBIAN, "RUN ln -sf true /bin/sh"),
-    fails("the shell has no library", DEBIAN, "RUN rm /lib/*/libc.so.6"),
-    fails(
-        "the shell is no program", DEBIAN, "RUN echo x >/new && chmod 755 /new && mv /new /bin/sh"
-    ),
-    fails("the shell is a folder", DEBIAN, 'RUN ["/bin/bash", "-c", "rm /bin/sh; mkdir /bin/sh"]'),
-    fails("no shell", "FROM scratch", "COPY Dockerfile /"),
-    fails("the shell runs nothing", DEBIAN, BASH, "ENV SHELLOPTS=noexec"),
-    Image(
-        "the shell prints its input",
-        [DEBIAN, BASH, "ENV SHELLOPTS=verbose"],
-        failing=[output_contains("x=needle; true", "needle")],
-    ),
-    # The container cannot be started
-    fails("no such user", BUSYBOX, "USER no-such-user"),
-    fails("the workdir is a file", BUSYBOX, "WORKDIR /w", "RUN rmdir /w && touch /w"),
-    fails("a volume at /dev/null", BUSYBOX, "VOLUME /dev/null"),
-    fails("a volume at /proc", BUSYBOX, "VOLUME /proc"),
-    # Other programs and functions in place of commands, and of those that the checks use
-    Image(
-        "programs that lie on PATH",
-        [
-            DEBIAN,
-            "RUN mkdir /lies",
-            script("/lies/liar", "echo needle; exit 0"),
-            "RUN cd /lies; for name in cat test echo command tr head [; do ln -s liar $name; done",
-            "ENV PATH=/lies:/usr/bin:/bin",
-        ],
-        failing=[file_contains("/etc/passwd", "needle"), *LIES],
-    ),
-]
+    "the shell prints its input": ([], [output_contains("x=needle; true", "needle")]),
+    "ENV, USER and WORKDIR count": ([output_contains("echo $A $(id -u) $PWD", "b 123 /w")], []),
+    "programs lie": ([], [file_contains("/etc/passwd", "needle"), *LIES]),
+}
+IMAGES = r"""
+== the shell works: no shell for RUN, failing healthcheck, volumes, missing workdir, unknown user
+FROM busybox:stable
+WORKDIR /gone
+RUN rmdir /gone
+USER 12345:12345
+SHELL ["/no/such/shell"]
+HEALTHCHECK --interval=1s CMD exit 1
+VOLUME /data /etc
+ONBUILD RUN false
+STOPSIGNAL QUIT
+== the shell works: options, startup files that exit, functions of other names, a missing library
+FROM debian:bookworm-slim
+RUN ln -sf bash /bin/sh
+RUN cd /root && echo exit 1 | tee /etc/profile /etc/bash.bashrc .profile .bashrc .shrc
+SHELL ["/bin/bash", "-x", "-e", "-c"]
+ENV ENV=/root/.shrc BASH_ENV=/root/.bashrc SHELLOPTS=xtrace:errexit:nounset:verbose
+ENV BASH_FUNC_x%%="() { false; }"
+ENV LD_PRELOAD=/no/such/lib.so
+== ENV, USER and WORKDIR count: ENTRYPOINT, CMD and SHELL do not
+FROM busybox:stable
+ENV A=b
+USER 123
+WORKDIR /w
+ENTRYPOINT ["/no/such"]
+CMD ["x"]
+SHELL ["/no/such"]
+== no PATH: it is empty
+FROM busybox:stable
+ENV PATH=
+== closed files: the user cannot read them
+FROM busybox:stable
+RUN mkdir -m 700 /closed && touch /closed/file
+RUN echo needle >/secret && chmod 600 /secret
+USER 12345
+== the shell or the container does not work: docker's error is printed
+FROM debian:bookworm-slim
+RUN printf '#!/bin/bash\necho docker: Error: no space left on device. >&2; exit 125\n' >/new
+RUN chmod 755 /new && mv -f /new /bin/sh
+== the shell or the container does not work: it succeeds at once
+FROM debian:bookworm-slim
+RUN ln -sf true /bin/sh
+== the shell or the container does not work: it has no library
+FROM debian:bookworm-slim
+RUN rm /lib/*/libc.so.6
+== the shell or the container does not work: it is no program
+FROM debian:bookworm-slim
+RUN echo x >/new && chmod 755 /new && mv /new /bin/sh
+== the shell or the container does not work: it is a folder
+FROM debian:bookworm-slim
+RUN ["/bin/bash", "-c", "rm /bin/sh; mkdir /bin/sh"]
+== the shell or the container does not work: there is none
+FROM scratch
+COPY Dockerfile /
+== the shell or the container does not work: it runs nothing
+FROM debian:bookworm-slim
+RUN ln -sf bash /bin/sh
+ENV SHELLOPTS=noexec
+== the shell prints its input: by an option
+FROM debian:bookworm-slim
+RUN ln -sf bash /bin/sh
+ENV SHELLOPTS=verbose
+== the shell or the container does not work: no such user
+FROM busybox:stable
+USER no-such-user
+== the shell or the container does not work: the workdir is a file
+FROM busybox:stable
+WORKDIR /w
+RUN rmdir /w && touch /w
+== the shell or the container does not work: a volume at /dev/null
+FROM busybox:stable
+VOLUME /dev/null
+== the shell or the container does not work: a volume at /proc
+FROM busybox:stable
+VOLUME /proc
+== programs lie: those on the PATH, in place of those that the checks use
+FROM debian:bookworm-slim
+RUN mkdir /lies && printf '#!/bin/bash\necho needle; exit 0\n' >/lies/liar && chmod 755 /lies/liar
+RUN cd /lies; for name in cat test echo command tr head [; do ln -s liar $name; done
+ENV PATH=/lies:/usr/bin:/bin
+"""
 
 
-@pytest.mark.parametrize("image", IMAGES, ids=lambda image: image.what)
-def test_verdicts_on_image(evaluate, image):
-    report = evaluate(image.lines, *image.passing, *image.failing)
+@pytest.mark.parametrize(
+    ("kind", "what", "lines"), re.findall(r"== (.*?): (.*)\n((?:(?!==).+\n)+)", IMAGES)
+)
+def test_verdicts_on_image(evaluate, kind, what, lines):
+    passing, failing = TESTS[kind]
 
-    expected = ["passed"] * len(image.passing) + ["failed"] * len(image.failing)
-    assert list(statuses(report).values()) == expected, report["test_results"]
-    assert report["error"] is None
+    report = evaluate(lines.splitlines(), *passing, *failing)
+
+    expected = ["passed"] * len(passing) + ["failed"] * len(failing)
+    assert list(statuses(report).values()) == expected, (what, report["test_results"])
 
 
 @pytest.mark.parametrize("program", ["sleep 600", "yes", "yes >&2"])
 def test_shell_that_waits_or_floods_fails_with_a_warning(evaluate, monkeypatch, program):
     monkeypatch.setattr(de, "CREATE_TIMEOUT", 1.0)
+    shell = f"RUN printf '#!/bin/bash\\nexec {program}\\n' >/sh && chmod 755 /sh && mv /sh /bin/"
 
-    report = evaluate([DEBIAN, script("/bin/sh", f"exec {program}")], TRUE, start_timeout=2)
+    report = evaluate([DEBIAN, shell], TRUE, start_timeout=2)
 
     assert outcome(report) == "failed"
     assert "--start-timeout" in report["warnings"][0]
