@@ -129,8 +129,8 @@ class Process:
     """Plays a subprocess.Popen."""
 
     def __init__(self, pid, call, reply, stderr, clock):
-        self.pid, self.call, self.late, self.code = pid, call, reply.late, reply.code
-        self.returncode, self._clock = None, clock
+        self.pid, self.call, self.late, self._clock = pid, call, reply.late, clock
+        self.returncode = reply.code
         is_one = stderr == subprocess.STDOUT
         self.stdout = self._file(reply.stdout + reply.stderr * is_one)
         self.stderr = self._file(reply.stderr) if stderr == subprocess.PIPE else None
@@ -145,11 +145,10 @@ class Process:
         return file
 
     def poll(self):
-        self.returncode = self.code
         return self.returncode
 
     def wait(self, timeout=None):
-        if self.poll() is None:
+        if self.returncode is None:
             self._clock.sleep(timeout)
             raise subprocess.TimeoutExpired("docker", timeout)
         return self.returncode
@@ -313,7 +312,7 @@ class Engine:
         if process:
             self.killed.append((process.call.name, number))
             self.complete(process.late)
-            process.code = -number
+            process.returncode = -number
         else:
             KILL_GROUP(pid, number)
 
@@ -338,19 +337,19 @@ class Engine:
             self.away -= 1
             return Reply(1, "", LOST)
         try:
-            return getattr(self, "_" + call.command.replace(" ", "_"))(call)
+            return getattr(self, "_" + call.command.replace(" ", "_"))(call) or Reply()
         except DockerError as error:
             return Reply(error.code, "", str(error))
 
     def _need(self, path, code=1):
         if not path.exists():
             raise DockerError(f"No such image or container: {path.name}", code)
+        return path
 
-    def _version(self, _call):
-        return Reply(stdout=json.dumps(self.settings["version"]))
+    def _version(self, call):
+        return Reply(stdout=json.dumps(self.settings[call.command]))
 
-    def _info(self, _call):
-        return Reply(stdout=json.dumps(self.settings["info"]))
+    _info = _version
 
     # Images
 
@@ -368,17 +367,15 @@ class Engine:
         tag, other = map(self._image, call.operands)
         self._need(tag)
         other.touch()
-        return Reply()
 
     def _image_rm(self, call):
         (tag,) = call.operands
-        self._need(self._image(tag))
+        image = self._need(self._image(tag))
         if any(self._state(name).get("Image") == tag for name in os.listdir(str(self.containers))):
             if "--force" not in call.options:
                 raise DockerError("conflict: a container is using its referenced image")
             self._image("<none>").touch()  # The containerd store keeps it without a name.
-        self._image(tag).unlink()
-        return Reply()
+        image.unlink()
 
     def _build(self, call):
         log = "Sending build context to Docker daemon  2.048kB\n"
@@ -436,10 +433,7 @@ class Engine:
         return Reply(stdout=json.dumps({**self._state(name), **self.settings["state"]}))
 
     def _container_rm(self, call):
-        container = self.containers / call.operands[0]
-        self._need(container)
-        container.unlink()
-        return Reply()
+        self._need(self.containers / call.operands[0]).unlink()
 
     def _run(self, call):
         tag, *words = call.operands
@@ -455,7 +449,7 @@ class Engine:
             reason = f"stat {program}: no such file or directory: unknown."
             raise DockerError(f'failed to create task: exec: "{program}": {reason}', 127)
         if "--detach" in call.options:
-            return Reply()
+            return None
         reply = self._execute(words)
         if reply.code is not None:
             self.write_state(name, **{**state, "Running": False, "ExitCode": reply.code})
@@ -472,7 +466,7 @@ class Engine:
         return self._execute(words)
 
     def _logs(self, _call):
-        return Reply()
+        pass
 
     def _execute(self, words):
         """Run the shell of a container to its end; what it has left ends with it."""
