@@ -8,13 +8,11 @@ import signal
 from unittest import mock
 
 import pytest
-from cases import FALSE, TRUE, run_command
+from cases import TRUE, run_command
 from conftest import called, outcome
 from engine import wait_for
 
 import DockerfileEvaluator as de
-
-LATE = run_command("sleep 600")
 
 
 @pytest.fixture
@@ -40,17 +38,7 @@ def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_non
     assert len(one - other) == 2
 
 
-# Nothing is left; test_injection.py looks after each fault
-
-
-def test_containers_are_removed_with_their_volumes_and_nothing_is_pruned(fake, evaluate):
-    fake.inject("build do=hang nth=1")
-
-    evaluate(["FROM x"], FALSE)
-    evaluate(["FROM x"], FALSE, LATE)
-
-    assert all("--volumes" in words for words in fake.calls("container rm"))
-    assert "prune" not in str(fake.names())
+# Nothing is left; test_injection.py looks after each fault, test_engine.py for volumes
 
 
 def test_without_an_engine_the_evaluation_ends_at_once_and_removes_nothing(fake, evaluate):
