@@ -4,12 +4,11 @@
 an engine.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
 import pytest
+from cases import table
 from conftest import ENGINE_REQUIRED
 from test_leaderboard import FOUR, board, lb, write, write_hostile, write_outcomes
 
@@ -105,24 +104,31 @@ def test_links_of_a_cell_open_its_report(opened):
     assert '"repo": "<b>app"' in browser.find_element("css selector", "body").text
 
 
-LEGENDS = {  # outcomes by model, and what is explained
-    "scores": ({"a": [5, 5], "gold": [10, 10]}, ""),
-    "incomplete": ({"a": [5, 5], "b": [6, "engine"]}, "if-incomplete if-no-score"),
-    "build": ({"a": [5, 5], "b": [6, "build"]}, "if-build"),
-    "interval": ({"a": [9, 8, 9, 8, 9, 8]}, "if-interval"),
-    "compared": ({"a": [5] * 6, "b": [6] * 6}, "if-behind if-compared"),
-    "reference": ({"a": [5, 5], "gold": [10, 9]}, "if-unfit"),
-}
+# Outcomes by model, and what is explained
+LEGENDS = """
+scores -> nothing
+    models: {"a": [5, 5], "gold": [10, 10]}
+incomplete -> if-incomplete if-no-score
+    models: {"a": [5, 5], "b": [6, "engine"]}
+build -> if-build
+    models: {"a": [5, 5], "b": [6, "build"]}
+interval -> if-interval
+    models: {"a": [9, 8, 9, 8, 9, 8]}
+compared -> if-behind if-compared
+    models: {"a": [5, 5, 5, 5, 5, 5], "b": [6, 6, 6, 6, 6, 6]}
+reference -> if-unfit
+    models: {"a": [5, 5], "gold": [10, 9]}
+"""
 
 
-@pytest.mark.parametrize(("models", "explained"), LEGENDS.values(), ids=LEGENDS)
-def test_legend_explains_only_what_is_on_the_page(opened, models, explained):
-    words = ["--reference=gold"] * ("gold" in models)
-    browser = opened(write_outcomes(**models), 1400, *words)
+@table(LEGENDS, models={})
+def test_legend_explains_only_what_is_on_the_page(opened, row):
+    words = ["--reference=gold"] * ("gold" in row.models)
+    browser = opened(write_outcomes(**row.models), 1400, *words)
 
     found = browser.find_elements("css selector", ".legend [class^=if-]")
     shown = {part.get_attribute("class") for part in found if part.is_displayed()}
-    assert " ".join(sorted(shown)) == explained
+    assert " ".join(sorted(shown) or ["nothing"]) == row.then
 
 
 def test_hostile_texts_run_and_load_nothing(opened):

@@ -1,7 +1,5 @@
 """No text of others takes long to read: readers are linear in its length."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -9,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cases import TRUE
+from cases import TRUE, table
 from conftest import PROJECT, load_program, make_report
 
 import DockerfileEvaluator as de
@@ -17,26 +15,35 @@ import DockerfileEvaluator as de
 lb = load_program(PROJECT / "reports" / "leaderboard.py")
 review = load_program(PROJECT / "rubrics" / "review.py")
 
-HOSTILE = {  # what begins a text, and is then repeated
-    "blank lines": ("", "         \n"),
-    "one line": ("", "a"),
-    "digits": ("", "1"),
-    "blanks": ("RUN", " "),
-    "brackets": ("#1 ", "["),
-    "braces": ("", "{a"),
-    "quotes": ("RUN <<", "\"'"),
-    "variables": ("FROM ", "${a:-"),
-    "colours": ("", "\x1b["),
-    "here-documents without an end": ("RUN ", "<<"),
-    "here-documents": ("", "RUN <<a >/b && cat /b\ntext \na\n"),
-    "backslashes": ("RUN ", "\\"),
-    "continued lines": ("RUN ", "         \\\n"),
-    "flags": ("COPY", " --a"),
-    "folders": ("", "/a"),
-    "ports": ("", ":x"),
-    "the beginning of an exit code": ("", "executor failed running ["),
-    "prefixes": ("", "ERROR: failed to solve: "),
-}
+# What is repeated in a text, and what begins it
+HOSTILE = r"""
+blank lines -> "         \n"
+one line -> "a"
+digits -> "1"
+blanks -> " "
+    begin: "RUN"
+brackets -> "["
+    begin: "#1 "
+braces -> "{a"
+quotes -> "\"'"
+    begin: "RUN <<"
+variables -> "${a:-"
+    begin: "FROM "
+colours -> "\u001b["
+here-documents without an end -> "<<"
+    begin: "RUN "
+here-documents -> "RUN <<a >/b && cat /b\ntext \na\n"
+backslashes -> "\\"
+    begin: "RUN "
+continued lines -> "         \\\n"
+    begin: "RUN "
+flags -> " --a"
+    begin: "COPY"
+folders -> "/a"
+ports -> ":x"
+the beginning of an exit code -> "executor failed running ["
+prefixes -> "ERROR: failed to solve: "
+"""
 MB = 2**20  # characters
 LIMIT = 5  # seconds
 
@@ -124,16 +131,16 @@ def read_report(text):
 READERS = [read_answer, read_dockerfile, read_log, read_output, read_rubric, read_solution]
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@table(HOSTILE, begin=None)
 @pytest.mark.parametrize(
     "read",
     [read_report, *(pytest.param(read, marks=pytest.mark.long("170 texts")) for read in READERS)],
     ids=lambda read: read.__name__,
 )
-def test_reader_is_linear(read, what):
-    start, repeated = HOSTILE[what]
+def test_reader_is_linear(read, row):
+    begin, repeated = row.begin or "", json.loads(row.then)
 
     for size in (MB // 16, MB):  # A reader that is not linear takes minutes for the second one.
-        begin = time.thread_time()
-        read(start + repeated * (size // len(repeated)))
-        assert time.thread_time() - begin < LIMIT
+        started_at = time.thread_time()
+        read(begin + repeated * (size // len(repeated)))
+        assert time.thread_time() - started_at < LIMIT
