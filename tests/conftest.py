@@ -1,7 +1,5 @@
 """Fixtures that all tests share: environment, the fake engine, evaluations, real engines."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -4,8 +4,6 @@ What a log says is in test_build_log.py. Experiments are made with the fake dock
 engines and registries in test_faults.py. Messages are in transcripts/no-score.txt.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from unittest import mock

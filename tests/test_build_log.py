@@ -3,8 +3,6 @@
 The tables are by builder. tests/logs has logs as docker and podman print them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 These are dash, bash and busybox.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Section 7 of the specification: names, clean-up, what others have left, interrupts."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """artifacts/evaluate_all.py on a real Dask cluster on this machine, with the fake engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

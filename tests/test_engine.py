@@ -1,7 +1,5 @@
 """The evaluator on a real engine: verdicts, options, builds, interrupts, and nothing left."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import signal

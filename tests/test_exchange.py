@@ -4,8 +4,6 @@ The schema and its licence are those of `every-eval-ever` 0.3.0 of PyPI, which n
 If it is installed (extra `exchange`), its own validation reads the files, too.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Images and commands that mislead, floods and bombs: the verdicts they get on a real engine."""
 
-from __future__ import annotations
-
 import json
 import re
 

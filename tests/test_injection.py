@@ -1,7 +1,5 @@
 """Each docker command of an evaluation goes wrong in each way: no Dockerfile is blamed for it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Services and HTTP on an engine: the client in images with one program each, unusual servers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

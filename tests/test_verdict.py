@@ -1,7 +1,5 @@
 """How a verdict is made (section 3): the proof, the second run, and images that do not start."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 
