@@ -198,7 +198,7 @@ class FakeHub:
     """Fake public image registries, which a private engine takes for the real ones.
 
     The engine's network has a name server that knows no other name, and one TLS server for
-    all HOSTS of fake_hub.py. Every download from http://127.0.0.1/ breaks off.
+    all HOSTS of fake_hub.py.
     Where a registry answers, it has the control images of the evaluator. The behaviours:
 
     missing         no other image exists

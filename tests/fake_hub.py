@@ -19,7 +19,7 @@ import sys
 import tarfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -36,21 +36,8 @@ ADDRESSES = f"{ADDRESS} {CLOSED_ADDRESS}"
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
-class Error(NamedTuple):
-    """What a registry answers instead of a manifest."""
-
-    status: int
-    code: str = ""
-    message: str = ""
-
-
-UNAUTHORIZED = Error(401, "UNAUTHORIZED", "authentication required")
-DENIED = Error(403, "DENIED", "requested access to the resource is denied")
-UNKNOWN = Error(404, "MANIFEST_UNKNOWN", 'manifest tagged by "latest" is not found')
-ERRORS = {
-    "limits": Error(429, "TOOMANYREQUESTS", "You have reached your pull rate limit."),
-    "forbidden": DENIED,
-}
+UNAUTHORIZED, UNKNOWN = (401, "UNAUTHORIZED"), (404, "MANIFEST_UNKNOWN")
+ERRORS = {"limits": (429, "TOOMANYREQUESTS"), "forbidden": (403, "DENIED")}
 
 
 # Registries that behave as they are named, such as limits.example
@@ -103,18 +90,13 @@ OBJECT = "/v2/(?P<image>.+)/[a-z]+/(?P<object>[^?]+)"  # a path: of a manifest o
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """All registries and token endpoints; the Host header selects one.
-
-    A download from any other host breaks off.
-    """
+    """All registries and token endpoints; the Host header selects one."""
 
     def do_GET(self) -> None:
         # Unread content would reset the connection when it is closed.
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        name = HOSTS.get(self.headers["Host"])
-        if not name:
-            self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 1000\r\n\r\nno more than this")
-        elif behaviour(name) != "hangs-up":
+        name = HOSTS[self.headers["Host"]]
+        if behaviour(name) != "hangs-up":
             self.answer_as(name, behaviour(name))
 
     do_HEAD = do_POST = do_GET  # noqa: N815 - http.server looks for this name
@@ -142,13 +124,16 @@ class Server(http.server.BaseHTTPRequestHandler):
         else:
             self.answer(UNKNOWN)
 
-    def answer(self, error: Error | None = None, challenge: str = "", body: bytes = b"") -> None:
+    def answer(
+        self, error: tuple[int, str] | None = None, challenge: str = "", body: bytes = b""
+    ) -> None:
         """Send an error, or else a body."""
-        if error:  # without a detail docker prints only the code
-            content = {"code": error.code, "message": error.message, "detail": {}}
+        status, code = error or (200, "")
+        if code:  # without a detail docker prints only the code
+            content = {"code": code, "message": code.lower(), "detail": {}}
             body = json.dumps({"errors": [content]}).encode()
-        self.send_response(error.status if error else 200)
-        self.send_header("Content-Type", "application/json" if error else MANIFEST_TYPE)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json" if code else MANIFEST_TYPE)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Docker-Content-Digest", digest(body))
         if challenge:
@@ -182,15 +167,13 @@ def main() -> None:
     import dnslib.server  # only here: most tests that import this file need no name server
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    places = [(ADDRESS, 443), ("127.0.0.1", 80)]
-    servers = [http.server.ThreadingHTTPServer(place, Server) for place in places]
+    server = http.server.ThreadingHTTPServer((ADDRESS, 443), Server)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(FOLDER / "trusted.pem"))
     # The handshake is left to the thread of a connection.
-    servers[0].socket = context.wrap_socket(servers[0].socket, True, do_handshake_on_connect=False)
+    server.socket = context.wrap_socket(server.socket, True, do_handshake_on_connect=False)
     dnslib.server.DNSServer(Names(), "127.0.0.1", logger=dnslib.server.DNSLogger("")).start_thread()
-    for server in servers:
-        threading.Thread(target=server.serve_forever).start()
+    threading.Thread(target=server.serve_forever).start()
     (FOLDER / "ready").touch()
 
 
