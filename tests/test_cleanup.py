@@ -109,18 +109,17 @@ def test_other_pid_namespace_is_another_host():
 def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
     fake, evaluate, left, tmp_path
 ):
-    spared = f"{OF_LIVING_RUNS} {OF_OTHERS}".split()
-    for name in [*spared, *REMOVED.split()]:
+    for name in f"{OF_LIVING_RUNS} {OF_OTHERS} {REMOVED}".split():
         if ":" in name:
-            (fake.folder / "images" / name).touch()
+            (fake.images / name).touch()
         else:
             fake.write_state(name)
             (tmp_path / "tmp" / name).mkdir()
+    before = left()
 
     evaluate(["FROM x"], TRUE)
 
-    folders = [name for name in spared if ":" not in name]
-    assert sorted(left()) == sorted(spared + folders)
+    assert sorted(left()) == sorted(name for name in before if name not in REMOVED.split())
 
 
 # Interrupts. test_injection.py has signals at each command.

@@ -144,17 +144,22 @@ def problems_of(found, sound, engine, command, mode):
             yield f"the interrupt took {taken} s"
 
 
-def cases():
-    """Yield each scenario with each mode; some of them for tests/run quick."""
-    long = pytest.mark.long("4,000 evaluations")
-    for at, scenario in enumerate(SCENARIOS):
-        for other, mode in enumerate(MODES):
-            is_quick = (at + other) % 17 == 0 or (scenario.when == "services" and mode == "INT")
-            name = f"{scenario.when}, {mode}"
-            yield pytest.param(scenario, mode, marks=[long] * (not is_quick), id=name)
+# Some of all pairs are for tests/run quick.
+CASES = [
+    pytest.param(
+        scenario,
+        mode,
+        marks=[]
+        if (at + other) % 17 == 0 or (scenario.when, mode) == ("services", "INT")
+        else pytest.mark.long("4,000 evaluations"),
+        id=f"{scenario.when}, {mode}",
+    )
+    for at, scenario in enumerate(SCENARIOS)
+    for other, mode in enumerate(MODES)
+]
 
 
-@pytest.mark.parametrize(("scenario", "mode"), list(cases()))
+@pytest.mark.parametrize(("scenario", "mode"), CASES)
 def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(
     scenario, mode, evaluate_on, tmp_path
 ):
