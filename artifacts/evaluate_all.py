@@ -773,7 +773,7 @@ class Batch:
         """
         running: Running = {}
         since: dict[Task, float] = {}
-        waiting = iter([] if self._has_stopped() else due)
+        waiting = iter(due)
         interrupts = 0
         while True:
             while interrupts < len(self.signals) + bool(self.problem):
