@@ -12,7 +12,7 @@ from batch import ea, finished, run, scores, start, tree
 from cases import run_command
 from engine import wait_for
 from fake_engine import Engine
-from test_readme import ARTIFACTS
+from test_readme import command
 
 pytestmark = pytest.mark.long("starts Dask clusters")
 
@@ -28,9 +28,9 @@ def cluster(fake, tmp_path, request):
         (tmp_path / name).write_text("raise SystemExit(1)")
     file = tmp_path / "scheduler.json"
 
-    def start_dask(name, command, engine=fake):
+    def start_dask(name, line, engine=fake):
         process = subprocess.Popen(
-            [sys.executable, "-m", *command.split(), "--no-dashboard"],
+            [sys.executable, "-m", *line.split(), "--no-dashboard"],
             cwd=str(tmp_path / "tmp"),
             stderr=(tmp_path / name).open("wb"),
             env={**os.environ, "PYTHONPATH": f"{tmp_path}:{engine.site}"},
@@ -40,13 +40,13 @@ def cluster(fake, tmp_path, request):
         return process
 
     def worker(name, engine=fake):
-        command = f"{ARTIFACTS.worker.replace('tcp://HOST:8786', address)} --no-nanny --nthreads 1"
-        process = start_dask(name, f"{command} --name {name}", engine)
+        line = command("dask worker").replace("tcp://HOST:8786", address)
+        process = start_dask(name, f"{line} --no-nanny --nthreads 1 --name {name}", engine)
         wait_for(lambda: "Registered to:" in (tmp_path / name).read_text())
         return process
 
-    command = f"{ARTIFACTS.scheduler} --host 127.0.0.1 --port 0 --scheduler-file {file}"
-    scheduler = start_dask("scheduler", command)
+    line = f"{command('dask scheduler')} --host 127.0.0.1 --port 0 --scheduler-file {file}"
+    scheduler = start_dask("scheduler", line)
     address = wait_for(lambda: file.exists() and json.loads(file.read_text() or "{}"))["address"]
     return SimpleNamespace(address=address, scheduler=scheduler, worker=worker)
 
@@ -64,7 +64,7 @@ def test_lost_worker_and_one_without_an_engine_cost_no_score(cluster, tmp_path):
     cluster.worker("dead", dead)
     killed = cluster.worker("killed")
     expected = write_tree(20)
-    _, _, *words = ARTIFACTS.dask.replace("tcp://HOST:8786", cluster.address).split()
+    _, _, *words = command("--dask").replace("tcp://HOST:8786", cluster.address).split()
     process = start(*words, "--no-repeat")
     wait_for(scores)
 

@@ -2,10 +2,10 @@
 
 A line that begins with "$ " is a command, "> " continues it, and the lines below are what it
 prints on stdout and stderr; "[1]" is its exit code, unless that is 0. What is not indented is
-prose. Each command runs in a shell of its own, in an empty folder with links to the programs,
-with the fake engine, which has one processor. `docker-fault` lets docker commands fail: see
-Engine.inject(); without words none fails any longer. Where no shell is needed, the program is
-called in this process: that is four times as fast.
+prose. Each command runs in a shell of its own, with the fake engine, which has one processor, in an
+empty folder with links to the programs; the home folder has a clone. `docker-fault` lets docker
+commands fail: see Engine.inject(); without words none fails any longer. Where no shell is needed,
+the program is called in this process: that is four times as fast.
 
 A line that ends in " (glob)" is a pattern; times such as "(0.1 s)" are not compared. To write the
 files anew:
@@ -79,6 +79,7 @@ def session(fake, tmp_path, monkeypatch):
         link = tmp_path / "session" / file
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(PROJECT / file)
+    (tmp_path / "home" / "DockerfileEvaluator").symlink_to(PROJECT)
     python = os.path.dirname(sys.executable)  # has python3
     monkeypatch.setenv("PATH", f"{python}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
