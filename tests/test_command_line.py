@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 
 import pytest
 from cases import LOOK, TRUE, files_exist, output_contains, run_command
-from conftest import PIPES, PROJECT, called, outcome
+from conftest import called, outcome
 from engine import docker
 
 import DockerfileEvaluator as de
@@ -197,17 +195,6 @@ def test_word_of_a_printed_line_is_the_same_for_bash_and_in_one_line(word):
 
 
 # Others
-
-
-def test_example_usage_prints_a_table(fake):
-    for name in ("artifacts", "rubrics"):
-        os.symlink(PROJECT / name, name)
-
-    done = subprocess.run([sys.executable, str(PROJECT / "example_usage.py")], **PIPES)
-
-    assert done.returncode == 1, "the fake image has no Java"
-    assert done.stderr == b""
-    assert re.search(rb"\nscore +\d+ of 23\n$", done.stdout)
 
 
 NOT_WITH_IMAGE = [

@@ -20,11 +20,11 @@ import tracemalloc
 from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 from unittest import mock
 
 import pytest
 from batch import PROGRAM, ea, run, scores, tree
+from cases import table
 from conftest import make_report, outcome, schema
 from engine import wait_for
 
@@ -98,21 +98,6 @@ def stub(monkeypatch):
 
 
 # Which Dockerfiles there are
-
-
-@pytest.mark.parametrize("place", ["rubrics/web.json", "reports/m/web.json"])
-def test_answer_whose_rubric_or_report_is_a_pipe_is_left_out(place):
-    """It would wait for ever."""
-    tree("m/app, m/web")
-    os.makedirs("reports/m")
-    if os.path.exists(place):
-        os.unlink(place)
-    os.mkfifo(place)
-
-    out = run("--list")[1]
-
-    reason = "its rubric or report is not a regular file"
-    assert f"left out: {reason}: 'artifacts/m/web.dockerfile'\n" in out
 
 
 def test_each_rubric_is_read_once():
@@ -206,30 +191,25 @@ def test_build_that_would_fail_at_any_time_is_not_repeated(fake):
     assert fake.count("build") == 1
 
 
-@pytest.mark.parametrize("share", ["NaN", "Infinity", "1e300", "-1", '"1"', "[1]", "1" * 400])
-def test_report_whose_score_is_wrong_does_not_count(stub, share):
+SHARE = '"total_score": 1,'
+WRONG = ["NaN", "Infinity", "1e300", "-1", '"1"', "[1]", "1" * 400]
+DAMAGED = [(SHARE, f'"total_score": {share},') for share in WRONG]
+DAMAGED += [('"error"', '"other"'), ('"test_results"', '"other"')]
+
+
+@pytest.mark.parametrize(("old", "new"), DAMAGED)
+def test_report_whose_score_is_wrong_or_that_lacks_a_part_does_not_count(stub, old, new):
     tree({"m/a": "failed"})
     run()
     report = Path("reports/m/a.json")
-    assert '"total_score": 1,' in report.read_text()
-    report.write_text(report.read_text().replace('"total_score": 1,', f'"total_score": {share},'))
+    before = report.read_text()
+    report.write_text(before.replace(old, new))
 
     code, out, _ = run()
 
+    assert old in before
     assert "m: mean score 50.0% of 1 Dockerfile\n" in out
     assert (code, scores()) == (0, {"m/a": 0.5})
-
-
-@pytest.mark.parametrize("key", ["error", "test_results"])
-def test_report_that_lacks_a_part_does_not_count(stub, key):
-    tree({"m/a": ""})
-    run()
-    report = Path("reports/m/a.json")
-    report.write_text(report.read_text().replace(f'"{key}"', '"other"'))
-
-    code = run()[0]
-
-    assert (code, scores()) == (0, {"m/a": 1})
 
 
 @pytest.mark.parametrize("word", ["engine", "crash"])
@@ -459,50 +439,47 @@ def test_log_is_bounded_and_has_its_beginning_and_its_end(stub, line):
 FAULT = de.EvaluationError(de.ENGINE, "docker cannot do it")
 
 
-class Row(NamedTuple):
-    """How evaluations end, one by one, and what comes of it."""
-
-    words: str
-    experiment: str = ""  # the host's, or that of a registry
-    said: str = ""
-    stops: bool = False
-    fault: de.EvaluationError | None = FAULT  # that an experiment would find
-
-
+FAULT = de.EvaluationError(de.ENGINE, "docker cannot do it")
 FAILS = "stopped: the control experiment fails, too: "
-NIGHT = ("registry:quay.io " * 3 + "registry:ghcr.io " * 2) * 2
-CRASHES = "stopped: 3 evaluations in a row have no report: RuntimeError: the reason; start"
-ROWS = {
-    "the experiment fails": Row("engine " * 9, "host", f"{FAILS}docker cannot do it", stops=True),
-    "it succeeds": Row(
-        "engine " * 9, "host", "many engine errors, but the control experiment succ", fault=None
-    ),
-    "not in a row": Row("engine engine late " * 3),
-    "few errors of registries": Row("registry:quay.io " * 9),
-    "not in a row either": Row(("registry:quay.io " * 9 + "passed ") * 2),
-    "files that cannot be read": Row("usage " * 12),
-    "no control image of the registry": Row(
-        NIGHT * 2, "quay.io", f"{FAILS}registry quay.io: docker cannot do it", stops=True
-    ),
-    "the control image of the registry": Row(
-        NIGHT, "quay.io", "many registry errors, but the control experiment", fault=None
-    ),
-    "no registry is named": Row("registry " * 20, "host", FAILS, stops=True),
-    "crashes": Row("crash " * 9, said=CRASHES, stops=True),
-}
+ROWS = """
+# How evaluations end, what is said; which experiment is made, and whether it stops the run
+engine*9 -> stopped: the control experiment fails, too: docker cannot do it
+    experiment: host
+engine*9 -> many engine errors, but the control experiment succ
+    experiment: host
+    fails: false
+    stops: false
+engine*2 late*1 engine*2 late*1 engine*2 -> score
+    stops: false
+# Fewer in a row than ten
+registry:quay.io*9 passed*1 registry:quay.io*9 -> score
+    stops: false
+usage*12 -> no score
+    stops: false
+registry:quay.io*6 registry:ghcr.io*4 passed*9 -> too: registry quay.io: docker cannot do it
+    experiment: quay.io
+registry:ghcr.io*4 registry:quay.io*6 -> many registry errors, but the control experiment
+    experiment: quay.io
+    fails: false
+    stops: false
+# None is named
+registry*20 -> stopped: the control experiment fails, too: docker cannot do it
+    experiment: host
+crash*9 -> stopped: 3 evaluations in a row have no report: RuntimeError: the reason; start
+"""
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_errors_in_a_row_stop_the_run_only_if_an_experiment_fails(stub, name):
-    row = ROWS[name]
-    words = row.words.split()
+@table(ROWS, experiment="", fails=True, stops=True)
+def test_errors_in_a_row_stop_the_run_only_if_an_experiment_fails(stub, row):
+    counts = re.findall(r"(\S+)\*(\d+)", row.when)
+    words = [word for word, count in counts for _ in range(int(count))]
     tree({f"m/{number:02}": word for number, word in enumerate(words)})
-    stub.fault = row.fault
+    stub.fault = FAULT if row.fails else None
 
     code, out, _ = run("--no-repeat")
 
     assert (len(stub.calls) < len(words)) is ("stopped: " in out) is row.stops
-    assert row.said in out
+    assert row.then in out
     assert set(stub.experiments) == set(row.experiment.split())
     assert code == 1
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from conftest import PROJECT
-from test_leaderboard import base, run, write
+from test_leaderboard import run, write
 from test_readme import command
 
 import DockerfileEvaluator as de
@@ -28,7 +28,11 @@ def export(*words, **models):
     """Export boards of DEVELOPER/MODEL; return exit code, stderr and the files by model."""
     folder = write(
         {
-            f"{model.replace('__', '/')}/r{at}": {"outcome": it, "started_at": START, **base("0")}
+            f"{model.replace('__', '/')}/r{at}": {
+                "outcome": it,
+                "started_at": START,
+                "base_images": [IMAGE],
+            }
             for model, outcomes in models.items()
             for at, it in enumerate(outcomes)
         }
@@ -38,6 +42,7 @@ def export(*words, **models):
     return code, err, {file.parent.name: json.loads(file.read_text()) for file in files}
 
 
+IMAGE = "docker.io/library/debian:bookworm-slim@sha256:0"
 START = "2026-10-01T08:00:00+00:00"
 
 

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cases import run_command
+from cases import run_command, table
 from conftest import PROJECT, called, load_program, make_report
 
 import DockerfileEvaluator as de
@@ -118,22 +118,27 @@ def test_probability_that_one_of_two_samples_is_solved():
 # Board
 
 GOOD, ALSO_GOOD = [9, 8, 9, 8, 9, 8], [8, 9, 8, 9, 8, 7]
-BAD, ALSO_BAD = [2, 1, 2, 1, 2, 1], [2, 1, 2, 1, 2, 2]
-STANDINGS = {
-    "a best, b behind": {"a": GOOD, "b": BAD},
-    "a may be the best, b may be the best, c behind": {"a": GOOD, "b": ALSO_GOOD, "c": BAD},
-    # Whatever the missing score of c is, c is behind, or the best; or it is not known.
-    "a best, b behind, c incomplete": {"a": GOOD, "b": BAD, "c": [1, 1, 1, 1, 1, "engine"]},
-    "c incomplete, a behind, b behind": {"a": ALSO_BAD, "b": BAD, "c": [10] * 5 + ["engine"]},
-    "a may be the best, c incomplete, b behind": {"a": GOOD, "b": BAD, "c": [9] * 5 + ["engine"]},
-}
+STANDINGS = """
+one is better -> a best, b behind
+    models: {"a": [9, 8, 9, 8, 9, 8], "b": [2, 1, 2, 1, 2, 1]}
+two are -> a may be the best, b may be the best, c behind
+    models: {"a": [9, 8, 9, 8, 9, 8], "b": [8, 9, 8, 9, 8, 7], "c": [2, 1, 2, 1, 2, 1]}
+# Whatever the missing score of c is, c is behind, or the best; or it is not known
+c is behind -> a best, b behind, c incomplete
+    models: {"a": [9, 8, 9, 8, 9, 8], "b": [2, 1, 2, 1, 2, 1], "c": [1, 1, 1, 1, 1, "engine"]}
+c is the best -> c incomplete, a behind, b behind
+    models: {"a": [2, 1, 2, 1, 2, 2], "b": [2, 1, 2, 1, 2, 1], "c": [10, 10, 10, 10, 10, "engine"]}
+c may be the best -> a may be the best, c incomplete, b behind
+    models: {"a": [9, 8, 9, 8, 9, 8], "b": [2, 1, 2, 1, 2, 1], "c": [9, 9, 9, 9, 9, "engine"]}
+"""
 
 
-@pytest.mark.parametrize("expected", STANDINGS)
-def test_model_is_the_best_only_beyond_the_critical_difference(expected):
-    rows = board(write_outcomes(**STANDINGS[expected])).rows
+@table(STANDINGS, models={})
+def test_model_is_the_best_only_beyond_the_critical_difference(row):
+    rows = board(write_outcomes(**row.models)).rows
 
-    assert ", ".join(f"{row.model} {row.standing.partition(':')[0]}" for row in rows) == expected
+    found = ", ".join(f"{each.model} {each.standing.partition(':')[0]}" for each in rows)
+    assert found == row.then
 
 
 def test_headline_says_which_gap_may_be_chance_and_a_full_board_needs_no_note():
@@ -164,43 +169,48 @@ def test_failed_build_scores_zero_and_other_errors_nothing():
     assert row.standing == f"incomplete: 12.5% to 75.0%, ranked by the lower end ({missing})"
 
 
-def base(digit, name="docker.io/library/debian:bookworm-slim"):
-    return {"base_images": [f"{name}@sha256:{digit * 64}"]}
+CONDITIONS = """
+a rubric -> rubric of app: 2 digests
+    a: {"rubric_sha256": "0"}
+    b: {"rubric_sha256": "1"}
+proxies -> proxies: ['httpProxy'] / []
+    a: {"proxies": []}
+    b: {"proxies": ["httpProxy"]}
+platforms -> image_platform: linux/amd64 / linux/arm64
+    a: {"image_platform": "linux/arm64"}
+    b: {"image_platform": "linux/amd64"}
+how many ran at a time -> parallel: 1 / 8
+    a: {"parallel": 8}
+    b: {"parallel": 1}
+a single evaluation -> nothing
+    a: {"parallel": 8}
+    b: {"parallel": null}
+an image of Docker Hub -> debian:bookworm-slim: 2 digests
+    a: {"base_images": ["docker.io/library/debian:bookworm-slim@sha256:0"]}
+    b: {"base_images": ["docker.io/library/debian:bookworm-slim@sha256:1"]}
+another image -> ghcr.io/x/y:1: 2 digests
+    a: {"base_images": ["ghcr.io/x/y:1@sha256:0"]}
+    b: {"base_images": ["ghcr.io/x/y:1@sha256:1"]}
+digests that the Dockerfiles ask for -> nothing
+    a: {"base_images": ["debian@sha256:0"]}
+    b: {"base_images": ["debian@sha256:1"]}
+two images -> nothing
+    a: {"base_images": ["docker.io/library/debian:bookworm-slim@sha256:0"]}
+    b: {"base_images": ["alpine:3@sha256:1"]}
+30 days -> 30 days between the first and the latest evaluation
+    a: {"started_at": "2026-10-31T23:00:00+00:00"}
+    b: {"started_at": "2026-10-01T23:00:00+00:00"}
+29 days -> nothing
+    a: {"started_at": "2026-10-30T00:00:00+00:00"}
+    b: {"started_at": "2026-10-01T00:00:00+00:00"}
+"""
 
 
-def started(day):
-    return {"started_at": f"2026-{day}:00:00+00:00"}
+@table(CONDITIONS, a={}, b={})
+def test_conditions_that_differ_are_noted(row):
+    err = run(write({f"{at}/app": {"outcome": 5, **vars(row)[at]} for at in "ab"}))[2]
 
-
-CONDITIONS = {
-    "rubric of app: 2 digests": [{"rubric_sha256": "0" * 64}, {"rubric_sha256": "1" * 64}],
-    "proxies: ['httpProxy'] / []": [{"proxies": []}, {"proxies": ["httpProxy"]}],
-    "image_platform: linux/amd64 / linux/arm64": [
-        {"image_platform": "linux/arm64"},
-        {"image_platform": "linux/amd64"},
-    ],
-    "parallel: 1 / 8": [{"parallel": 8}, {"parallel": 1}],
-    "": [{"parallel": 8}, {"parallel": None}],  # of a single evaluation
-    "debian:bookworm-slim: 2 digests": [base("0"), base("1")],
-    "ghcr.io/x/y:1: 2 digests": [base("0", "ghcr.io/x/y:1"), base("1", "ghcr.io/x/y:1")],
-    " ": [base("0", "debian"), base("1", "debian")],  # The Dockerfiles ask for these digests.
-    "  ": [base("0"), base("1", "alpine:3")],
-    "30 days between the first and the latest evaluation": [
-        started("10-31T23"),
-        started("10-01T23"),
-    ],
-    "   ": [started("10-30T00"), started("10-01T00")],
-}
-
-
-@pytest.mark.parametrize(("words", "values"), CONDITIONS.items())
-def test_conditions_that_differ_are_noted(words, values):
-    reports = {f"{at}/app": {"outcome": 5, **value} for at, value in enumerate(values)}
-
-    err = run(write(reports))[2]
-
-    expected = [f"'{words}'"] if words.strip() else []
-    assert re.findall("conditions differ: (.*)", err) == expected
+    assert re.findall("conditions differ: '(.*)'", err) == [row.then] * (row.then != "nothing")
 
 
 KINDS = ["network", "memory", "disk", "limits", "emulation", "gone", "reference"]

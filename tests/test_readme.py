@@ -355,13 +355,12 @@ def test_review_is_what_is_printed_and_only_the_solution_passes_with_draw(monkey
     monkeypatch.chdir("artifacts/tree")
     line = command("review.py rubric.json")
 
-    shown, drawn = (
-        (Path("rubric.json").write_text(as_rubric(example("json", word))), run(line).stdout)[1]
-        for word in ("Hello, World!", "Page {a}")
-    )
+    def reviewed(word):
+        Path("rubric.json").write_text(as_rubric(example("json", word)))
+        return run(line).stdout
 
-    assert shown == PRINTED[line]
-    assert "faked 0 (0.0%), solution 1 (100.0%), points only the solution earns: 1 of 1\n" in drawn
+    assert reviewed("Hello, World!") == PRINTED[line]
+    assert "points only the solution earns: 1 of 1\n" in reviewed("Page {a}")
 
 
 @pytest.mark.release
