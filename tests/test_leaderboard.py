@@ -213,17 +213,14 @@ def test_conditions_that_differ_are_noted(row):
     assert re.findall("conditions differ: '(.*)'", err) == [row.then] * (row.then != "nothing")
 
 
-KINDS = ["network", "memory", "disk", "limits", "emulation", "gone", "reference"]
 SUSPICIOUS = [
-    *({"outcome": "build", "suspect": kind} for kind in KINDS),
-    *({"outcome": 5, "suspect_test": kind} for kind in KINDS),
-    *({"outcome": 5, "suspect_build": kind} for kind in KINDS[:-1]),
+    {"outcome": "build", "suspect": "network"},
+    {"outcome": 5, "suspect_test": "reference"},
+    {"outcome": 5, "suspect_build": "gone"},
 ]
 
 
-@pytest.mark.parametrize(
-    "outcome", SUSPICIOUS, ids=lambda outcome: "-".join(map(str, outcome.values()))
-)
+@pytest.mark.parametrize("outcome", SUSPICIOUS, ids=str)
 def test_suspicious_scores_are_noted_and_marked(outcome):
     _, kind = outcome.values()
 

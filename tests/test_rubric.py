@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from cases import CASES, TRUE, output_contains
+from cases import CASES, TRUE, output_contains, read_table
 from conftest import PROJECT, schema
 
 import DockerfileEvaluator as de
@@ -69,70 +69,76 @@ def test_keys_with_underscore_or_dollar_are_comments_and_a_byte_order_mark_is_ig
 
 # Mistakes: what is wrong in a test that would be right otherwise, and its place
 
-LONG = 128 * 1024  # bytes; Linux passes one less to a program
-MISTAKES = {
-    '{"type": null}': ".type",
-    '{"type": "run_commands"}': ".type",
-    '{"params": null}': ".params",
-    '{"id": ""}': " ''.id",
-    '{"timeout": 0}': ".timeout",
-    '{"timeout": true}': ".timeout",
-    '{"score": -1}': ".score",
-    '{"score": 1000000000001}': ".score",
-    '{"requires": "x"}': ".requires",
-    '{"requires": [1]}': ".requires",
-    '{"category": []}': ".category",
-    '{"description": 3}': ".description",
-    '{"time_out": 5}': "",
-    '{"type": "command_exists", "params": {}}': ".params.name",
-    '{"type": "command_exists", "params": {"name": "LONG"}}': ".params.name",
-    r'{"type": "command_exists", "params": {"name": "a\u0000"}}': ".params.name",
-    '{"type": "commands_exist", "params": {"names": "java"}}': ".params.names",
-    '{"type": "commands_exist", "params": {"names": ["a", ""]}}': ".params.names",
-    '{"type": "files_exist", "params": {"paths": []}}': ".params.paths",
-    '{"type": "files_exist", "params": {"paths": ["/x"], "path": "/x"}}': ".params",
-    '{"type": "dirs_exist", "params": {"paths": []}}': ".params.paths",
-    '{"type": "envvar_set", "params": {"name": "HOME=/root"}}': ".params.name",
-    '{"type": "file_contains", "params": {"path": "x", "contains": ["y"], "match": "every"}}': (
-        ".params.match"
-    ),
-    '{"params": {"command": "x", "exit_code": 256}}': ".params.exit_code",
-    '{"params": {"command": "x", "exit_code": -1}}': ".params.exit_code",
-    '{"params": {"command": "x", "exit_code": true}}': ".params.exit_code",
-    '{"params": {"command": "x", "count": "", "of": 3}}': ".params.count",
-    '{"params": {"command": "x", "count": "x", "of": 0}}': ".params.of",
-    '{"params": {"command": "x", "count": "x", "of": true}}': ".params.of",
-    '{"params": {"command": "x", "count": "x", "of": 1000000000001}}': ".params.of",
-    '{"service": false}': ".service",
-    '{"service": 0}': ".service",
-    '{"service": 65536}': ".service",
-    '{"service": "8080"}': ".service",
-    '{"type": "http_responds", "service": 80, "params": {"path": "/a b"}}': ".params.path",
-    r'{"type": "http_responds", "service": 80, "params": {"path": "/\u0001"}}': ".params.path",
-    r'{"type": "http_responds", "service": 80, "params": {"path": "/\n"}}': ".params.path",
-    '{"type": "http_responds", "service": 80, "params": {"status": 99}}': ".params.status",
-    '{"type": "http_responds", "service": 80, "params": {"status": "200"}}': ".params.status",
-    '{"type": "http_responds", "service": 80, "params": {"contains": []}}': ".params.contains",
-    '{"type": "http_responds", "service": 80, "params": {"command": "x"}}': ".params",
-    '{"params": {"command": "x", "draw": []}}': ".params.draw",
-    '{"params": {"command": "{a}", "draw": {"a": [1, 2, 1000000]}}}': ".params.draw.a",
-    '{"params": {"command": "{a}", "draw": {"a": [1, 1000000.5]}}}': ".params.draw.a",
-    '{"params": {"command": "{a}", "draw": {"a": [false, 1000000]}}}': ".params.draw.a",
-    '{"params": {"command": "{a}", "draw": {"a": [0, 1000000000001]}}}': ".params.draw.a",
-}  # What is wrong in words of its own
-WORDS = {
-    '{"params": {"command": "x", "count": "x"}}': ".params: 'count' and 'of' need each other",
-    '{"params": {"command": "x", "of": 3}}': ".params: 'count' and 'of' need each other",
-    '{"type": "http_responds", "params": {}}': ".service: expected a port, since",
-    '{"type": "http_responds", "params": {}, "service": true}': ".service: expected a port, since",
-    '{"type": "files_exist", "params": {"paths": ["/x"]}, "service": true}': (
-        ".service: only a test with a command"
-    ),
-    '{"type": "http_responds", "service": 80, "params": {"path": "x"}}': ".params.path: expected /",
-    '{"type": "http_responds", "service": 80, "params": {"match": "all"}}': (
-        ".params.match: expected 'any' or 'all', beside 'contains'"
-    ),
+
+def mistakes_of(text):
+    """Return the lines of a text, each with what is reported."""
+    return {row.when: row.then for row in read_table(text)}
+
+
+SHORT = {
+    "LONG": "x" * 128 * 1024,  # bytes; Linux passes one less to a program
+    "LÖNG": "ö" * 64 * 1024,
+    "DRAW": '"draw": {"a": [1, 1000000]}',
+    "OUTPUT": '"type": "output_contains"',
+    "HTTP": '"type": "http_responds"',
 }
+MISTAKES = mistakes_of(r"""
+{"type": null} -> .type
+{"type": "run_commands"} -> .type
+{"params": null} -> .params
+{"id": ""} ->  ''.id
+{"timeout": 0} -> .timeout
+{"timeout": true} -> .timeout
+{"score": -1} -> .score
+{"score": 1000000000001} -> .score
+{"requires": "x"} -> .requires
+{"requires": [1]} -> .requires
+{"category": []} -> .category
+{"description": 3} -> .description
+{"type": "command_exists", "params": {}} -> .params.name
+{"type": "command_exists", "params": {"name": "LONG"}} -> .params.name
+{"type": "command_exists", "params": {"name": "a\u0000"}} -> .params.name
+{"type": "commands_exist", "params": {"names": "java"}} -> .params.names
+{"type": "commands_exist", "params": {"names": ["a", ""]}} -> .params.names
+{"type": "files_exist", "params": {"paths": []}} -> .params.paths
+{"type": "files_exist", "params": {"paths": ["/x"], "path": "/x"}} -> .params
+{"type": "dirs_exist", "params": {"paths": []}} -> .params.paths
+{"type": "envvar_set", "params": {"name": "HOME=/root"}} -> .params.name
+{"type": "file_contains", "params": {"path": "x", "contains": ["y"], "match": "x"}} -> .params.match
+{"params": {"command": "x", "exit_code": 256}} -> .params.exit_code
+{"params": {"command": "x", "exit_code": -1}} -> .params.exit_code
+{"params": {"command": "x", "exit_code": true}} -> .params.exit_code
+{"params": {"command": "x", "count": "", "of": 3}} -> .params.count
+{"params": {"command": "x", "count": "x", "of": 0}} -> .params.of
+{"params": {"command": "x", "count": "x", "of": true}} -> .params.of
+{"params": {"command": "x", "count": "x", "of": 1000000000001}} -> .params.of
+{"service": false} -> .service
+{"service": 0} -> .service
+{"service": 65536} -> .service
+{"service": "8080"} -> .service
+{HTTP, "service": 80, "params": {"path": "/a b"}} -> .params.path
+{HTTP, "service": 80, "params": {"path": "/\u0001"}} -> .params.path
+{HTTP, "service": 80, "params": {"path": "/\n"}} -> .params.path
+{HTTP, "service": 80, "params": {"status": 99}} -> .params.status
+{HTTP, "service": 80, "params": {"status": "200"}} -> .params.status
+{HTTP, "service": 80, "params": {"contains": []}} -> .params.contains
+{HTTP, "service": 80, "params": {"command": "x"}} -> .params
+{"params": {"command": "x", "draw": []}} -> .params.draw
+{"params": {"command": "{a}", "draw": {"a": [1, 2, 1000000]}}} -> .params.draw.a
+{"params": {"command": "{a}", "draw": {"a": [1, 1000000.5]}}} -> .params.draw.a
+{"params": {"command": "{a}", "draw": {"a": [false, 1000000]}}} -> .params.draw.a
+{"params": {"command": "{a}", "draw": {"a": [0, 1000000000001]}}} -> .params.draw.a
+""")
+WORDS = mistakes_of(r"""
+{"time_out": 5} -> : unknown key 'time_out'
+{"params": {"command": "x", "count": "x"}} -> .params: 'count' and 'of' need each other
+{"params": {"command": "x", "of": 3}} -> .params: 'count' and 'of' need each other
+{HTTP, "params": {}} -> .service: expected a port, since
+{HTTP, "params": {}, "service": true} -> .service: expected a port, since
+{"type": "files_exist", "params": {"paths": ["/x"]}, "service": true} -> .service: only a test
+{HTTP, "service": 80, "params": {"path": "x"}} -> .params.path: expected /
+{HTTP, "service": 80, "params": {"match": "all"}} -> .params.match: expected 'any' or 'all', beside
+""")
 WORDS_BEYOND_A_SCHEMA = {
     f'{{"params": {{"command": "x", "count": "{pattern}", "of": 3}}}}': f".params.count: {words}"
     for pattern, words in {
@@ -145,30 +151,27 @@ WORDS_BEYOND_A_SCHEMA = {
         "x*": "it matches the empty text",
     }.items()
 }
-MISTAKES_BEYOND_A_SCHEMA = {
-    '{"type": "http_responds", "service": 80, "params": {"draw": {"a": [1, 1000000]}}}': (
-        ".params.draw"
-    ),
-    '{"type": "command_exists", "params": {"name": "LÖNG"}}': ".params.name",
-    r'{"type": "command_exists", "params": {"name": "a\ud800"}}': ".params.name",
-    '{"params": {"command": "{a}", "draw": {"a": [1000000, 1]}}}': ".params.draw.a",
-    '{"params": {"command": "{a}", "draw": {"a": [1, 999999]}}}': ".params.draw",
-    '{"params": {"command": "{a}", "draw": {"a": [2, 1000000]}}}': ".params.draw",
-    '{"params": {"command": "x", "draw": {"a": [1, 1000000]}}}': ".params.draw",
-    '{"params": {"command": "{a} {a/2}", "draw": {"a": [1, 1000000]}}}': ".params.draw",
-    '{"params": {"command": "{a} {2*a}", "draw": {"a": [1, 1000000]}}}': ".params.draw",
-    '{"params": {"command": "{a} {a+1+a}", "draw": {"a": [1, 1000000]}}}': ".params.draw",
-    '{"params": {"command": "{a} {a+c}", "draw": {"a": [1, 1000000]}}}': ".params.draw",
-    '{"type": "output_contains", "params": {"command": "{a}", "contains": ["{a/2}"], '
-    '"draw": {"a": [1, 1000000]}}}': ".params.draw",
-    '{"type": "output_contains", "params": {"command": "x", "contains": ["{a}"], '
-    '"draw": {"a": [1, 1000000]}}}': ".params.draw",
-}
+MISTAKES_BEYOND_A_SCHEMA = mistakes_of(r"""
+{HTTP, "service": 80, "params": {DRAW}} -> .params.draw
+{"type": "command_exists", "params": {"name": "LÖNG"}} -> .params.name
+{"type": "command_exists", "params": {"name": "a\ud800"}} -> .params.name
+{"params": {"command": "{a}", "draw": {"a": [1000000, 1]}}} -> .params.draw.a
+{"params": {"command": "{a}", "draw": {"a": [1, 999999]}}} -> .params.draw
+{"params": {"command": "{a}", "draw": {"a": [2, 1000000]}}} -> .params.draw
+{"params": {"command": "x", DRAW}} -> .params.draw
+{"params": {"command": "{a} {a/2}", DRAW}} -> .params.draw
+{"params": {"command": "{a} {2*a}", DRAW}} -> .params.draw
+{"params": {"command": "{a} {a+1+a}", DRAW}} -> .params.draw
+{"params": {"command": "{a} {a+c}", DRAW}} -> .params.draw
+{OUTPUT, "params": {"command": "{a}", "contains": ["{a/2}"], DRAW}} -> .params.draw
+{OUTPUT, "params": {"command": "x", "contains": ["{a}"], DRAW}} -> .params.draw
+""")
 
 
 def with_mistake(text):
     """Return a test with a mistake."""
-    text = text.replace("LONG", "x" * LONG).replace("LÖNG", "ö" * (LONG // 2))
+    for word, meaning in SHORT.items():
+        text = text.replace(word, meaning)
     return {**TRUE, **json.loads(text)}
 
 
