@@ -36,8 +36,8 @@ FAILED = {
         "#2 https://a.b/x\n#2 ERROR: no\n": "instruction https://a.b/x",
         "#2 [internal] load build context\n#2 ERROR: no\n": "internal [internal] load build context",
         # Two fail; docker's error quotes one.
-        "#2 [a 2/2] RUN a\n#3 [b 2/2] RUN b\n#2 ERROR: first\n#3 ERROR: second\nERROR: x: first\n": (
-            "instruction RUN a"
+        "#2 [a 2/2] RUN a\n#3 [b 2/2] RUN b\n#2 ERROR: first\n#3 ERROR: second\nERROR: x: second\n": (
+            "instruction RUN b"
         ),
         "#2 [1/1] FROM scratch\n#2 ERROR: no\n": "instruction FROM scratch",
         "ERROR: dockerfile parse error\n": "internal ",
