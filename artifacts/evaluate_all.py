@@ -254,7 +254,7 @@ def layout_pattern(layout: str) -> re.Pattern[str]:
     words = re.split(r"(\{.*?\}|\*)", layout)
     for word in words[1::2]:
         if word not in parts:
-            raise ValueError(f"--layout: unknown {word}{de.did_you_mean(word, parts)}")
+            raise ValueError(f"--layout: unknown {de.did_you_mean(word, parts)}")
     if words.count("{repo}") != 1 or words.count("{model}") > 1:
         raise ValueError(f"--layout: expected {{repo}}, {{model}} and * in '{layout}'")
     return re.compile("".join(parts.get(word) or re.escape(word) for word in words))
@@ -1205,10 +1205,10 @@ def _main(arguments: argparse.Namespace) -> int:
     is_complete = not answers.left_out
     reference = arguments.reference
     if reference and answers.tasks and not batch.references:
-        hint = ": all are left out, or not selected by --repo"
+        what = f"'{reference}' to evaluate: all are left out, or not selected by --repo"
         if reference not in answers.models:
-            hint = de.did_you_mean(reference, answers.models)
-        de.print_errors(f"--reference: no Dockerfile of '{reference}' to evaluate{hint}")
+            what = de.did_you_mean(reference, answers.models)
+        de.print_errors(f"--reference: no Dockerfile of {what}")
         return 2
     if arguments.list or not answers.tasks:
         return int(not is_complete)

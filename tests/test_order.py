@@ -31,8 +31,8 @@ def test_test_runs_after_what_it_requires_or_is_skipped_and_rows_keep_the_order(
     expected = {"e": "skipped", "d": "skipped", "c": "passed", "b": "passed", "a": "passed"}
     assert list(statuses(report).items())[:5] == list(expected.items())
     assert messages(report)[:2] == [
-        "requires 'bad', which failed",
-        "requires 'e', which was skipped",
+        "requires 'bad', which did not pass",
+        "requires 'e', which did not pass",
     ]
 
 
