@@ -871,7 +871,7 @@ class Batch:
         else:  # Somebody may have deleted the earlier report.
             self.scores.pop(task, None)
         if not earlier_score and (problems or not report):
-            with contextlib.suppress(de.EvaluationError):
+            with contextlib.suppress(OSError):
                 de.keep_previous(path)  # A score for other inputs would count for the new ones.
         if task not in self.scores:
             self.outcomes[task] = outcome._replace(report=None)
