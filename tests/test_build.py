@@ -239,9 +239,10 @@ def test_error_of_docker_is_shown_without_prefixes_and_temporary_names():
 
 
 FROM = "FROM x\n"
+CONTEXT = "the build context is folder, without what .dockerignore names, see --context"
 HINTS = {  # the step that failed, the Dockerfile, and a hint
-    ("COPY a /", FROM): "the build context is folder, see --context",
-    ("add a /", FROM): "the build context is folder, see --context",
+    ("COPY a /", FROM): CONTEXT,
+    ("add a /", FROM): CONTEXT,
     ("COPY --from=b a /", FROM): "",
     ("ADD https://a.b/c /", FROM): "",
     ("RUN a", FROM): "",
@@ -253,21 +254,13 @@ HINTS = {  # the step that failed, the Dockerfile, and a hint
 }
 
 
-def hint_for(title, lines, folder="folder"):
+def hint_for(title, lines):
     build = de.Build(1, step=de.Step(title=title))
-    return de.build_hint(build, de.Options("Dockerfile", "repo", context=folder), lines)
+    return de.build_hint(build, de.Options("Dockerfile", "repo", context="folder"), lines)
 
 
 def test_message_says_what_is_no_dockerfile_and_names_the_context_of_a_missing_source():
     assert {case: hint_for(*case) for case in HINTS} == HINTS
-
-
-def test_message_says_that_a_dockerignore_may_hide_a_source(tmp_path):
-    (tmp_path / ".dockerignore").touch()
-
-    hint = hint_for("COPY a /", FROM, str(tmp_path))
-
-    assert hint.endswith(", without what .dockerignore names, see --context")
 
 
 # A command, its exit code, and the program of which that says that there was no network
