@@ -212,7 +212,8 @@ class Engine:
         self.clock = Clock()
         monkeypatch.setattr(subprocess, "Popen", self.start)
         monkeypatch.setattr(os, "killpg", self.kill_group)
-        monkeypatch.setattr(de, "time", self.clock)
+        monkeypatch.setattr(de, "monotonic", self.clock.monotonic)
+        monkeypatch.setattr(de, "sleep", self.clock.sleep)
         monkeypatch.setattr(de, "POLL", 1.0)  # seconds, of the clock
         monkeypatch.setattr(de.Docker, "interrupt", take)
 
