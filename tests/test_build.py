@@ -368,7 +368,7 @@ a quiet download fails, podman -> build, fresh build: build (network)
 an ADD meets the network -> build, build, control: build (network)
     faults: build stdout='Step 1/1 : ADD http://a.b/c /\n' stderr='connection refused'
 a name quotes the network -> build, build, control: build
-    faults: build stdout='Step 1/1 : WORKDIR /w\n' stderr='mkdir /w/connection refused: a'
+    faults: build stdout='Step 1/1 : WORKDIR /w\n' stderr='mkdir /w: connection refused: a'
 the network breaks a RUN once -> build, fresh build: passed
     dockerfile: FROM x
     faults: build nth=1 stdout='Step 1/1 : RUN a\nConnection refused\n' stderr='returned a non-zero code: 1'
@@ -411,6 +411,8 @@ an image can be pulled alone the third time -> build, build, from: registry
 its registry gives no other image either -> build, build, from, from, from: registry
     dockerfile: FROM ghcr.io/x
     faults: pull ghcr.io='manifest unknown'
+a variable hides a registry that gives no other image -> build, build, from, from: registry
+    faults: build stdout='Step 1/1 : FROM $B/x\n' stderr='Get "https://ghcr.io/v2/x": denied: a'; pull ghcr.io=EOF
 nobody knows any host -> build, build, from, from, from: registry
     dockerfile: FROM a.b/x
     faults: pull a.b='no such host' docker.io='no such host'
@@ -525,6 +527,48 @@ def test_build_is_made_and_judged_by_experiments(fake, evaluate, tmp_path, row):
     found = ", ".join(asked(fake)).replace(CONTROL, "control")
     assert f"{found}: {result(report)}" == row.then
     assert fake.left() == []
+
+
+CERTAIN = {"COPY x /": True, "RUN x": False, "ADD http://a.b/x /": False}
+
+
+@pytest.mark.parametrize("title", CERTAIN)
+def test_failure_is_certain_if_no_instruction_can_do_something_else_the_next_time(title):
+    step = de.Step(de.INSTRUCTION, title)
+
+    fault = de.dockerfile_fault(de.Build(1, step=step, steps=[step]), de.Options("D", "r"), FROM)
+
+    assert fault.is_certain is CERTAIN[title]
+
+
+MISSING = {  # an image that is missing, and what to do
+    ("docker/dockerfile:1", "no such host"): "pull what `# syntax=` names before you use --offline",
+    ("x", 'short-name "x" did not resolve to an alias'): "write the registry, or set unqualified-",
+}
+
+
+@pytest.mark.parametrize(("image", "error"), MISSING)
+def test_message_of_a_missing_image_says_what_to_do(image, error):
+    step = de.Step(de.IMAGE, "", image, is_frontend="/" in image)
+    build = de.Build(1, builder=de.BUILDERS["buildkit"], step=step, error=error)
+
+    fault = de.image_fault(None, de.Options("D", "r", offline="/" in image), build)
+
+    assert (fault.kind, f"({MISSING[image, error]}" in str(fault)) == (de.USAGE, True)
+
+
+HERE_DOCUMENTS = {
+    "FROM x\nRUN <<E\na\nE\nRUN <<F\nF": [3, 4],
+    "RUN <<-E\n\tE\n": [2],
+    "E\nRUN cat <<E\na": [],
+    "RUN echo '<<E'\nE": [],
+}
+
+
+def test_lines_of_the_first_here_document_that_ends():
+    found = {text: list(de.here_document_lines(text)) for text in HERE_DOCUMENTS}
+
+    assert found == HERE_DOCUMENTS
 
 
 # What docker says, whether the build fails each time, and the registry at fault
