@@ -421,6 +421,9 @@ too many requests -> build, build, from: registry
 docker's frontend cannot be pulled, --offline -> build, build: usage
     faults: build stdout='#1 resolve image config for docker.io/docker/dockerfile:1\n#1 ERROR: no such host\n' stderr='no such host'
     options: {"offline": true}
+another frontend cannot be pulled, --offline -> build, build: build
+    faults: build stdout='#1 resolve image config for docker.io/a/b:1\n#1 ERROR: no such host\n' stderr='no such host'
+    options: {"offline": true}
 the image of COPY --from does not exist -> build, build, from, from: build
     dockerfile: FROM x\nCOPY --from=ghcr.io/x /y /
     faults: pull ghcr.io/x='ghcr.io/x: denied'; build stdout='Step 2/2 : COPY\n' stderr='invalid from flag value ghcr.io/x: denied'
