@@ -154,7 +154,7 @@ def test_excerpt_has_fields_of_a_report(fake, evaluate):
     assert excerpt <= fields
 
 
-PYTEST = [command("-k limit"), command("test_hostile"), command("--collect-only")]
+PYTEST = [command("-k limit"), command("test_hostile")]
 
 
 @pytest.mark.long("starts pytest")
@@ -166,9 +166,9 @@ def test_commands_of_pytest_select_something(line):
 
 
 def test_each_file_of_tests_says_what_it_tests():
-    printed = run(f"cd {PROJECT} && {command('grep -m1')}").stdout
+    files = PROJECT.glob("tests/*.py")
 
-    assert len(re.findall(r':"""\S', printed)) == len([*PROJECT.glob("tests/*.py")])
+    assert [file for file in files if not file.read_text().startswith('"""')] == []
 
 
 @pytest.mark.parametrize("line", [command("tests/soak"), command("tests/bench")])
