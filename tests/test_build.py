@@ -421,6 +421,8 @@ too many requests -> build, build, from: registry
 docker's frontend cannot be pulled, --offline -> build, build: usage
     faults: build stdout='#1 resolve image config for docker.io/docker/dockerfile:1\n#1 ERROR: no such host\n' stderr='no such host'
     options: {"offline": true}
+the name of an image is a word of docker -> build, build: registry
+    faults: build stdout='#1 [internal] load metadata for denied\n#1 ERROR: denied: EOF\n' stderr='failed to solve: denied: EOF'
 another frontend cannot be pulled, --offline -> build, build: build
     faults: build stdout='#1 resolve image config for docker.io/a/b:1\n#1 ERROR: no such host\n' stderr='no such host'
     options: {"offline": true}
