@@ -471,6 +471,8 @@ docker cannot export the image -> build, build, control: engine
     faults: build stdout='#1 [1/1] RUN a\n#1 DONE 1.0s\n#2 exporting to image\n#2 ERROR: ref layer-sha256:4f4f locked: unavailable\n' stderr='failed to solve: ref layer-sha256:4f4f locked: unavailable'
 docker cannot read the Dockerfile -> build, build, control: engine
     faults: build stderr='failed to read dockerfile: open D: no such file or directory'
+docker cannot read the Dockerfile of a context -> build, build, control: engine
+    faults: build stderr='failed to read dockerfile: stat S: no such file or directory'; 'control COPY' given=CONTEXT
 docker cannot send the Dockerfile -> build, build, control: engine
     faults: build stdout='#1 [internal] load build definition from D\n#1 ERROR: stream terminated\n' stderr='failed to solve: failed to read dockerfile: stream terminated'
 docker has trouble with its store -> build, build, control: engine
