@@ -593,6 +593,17 @@ def test_report_of_a_failed_build_tells_the_experiments(fake, evaluate, problem)
     assert (f"FROM {HUB_IMAGE} alone: succeeded" in error["diagnosis"]) is error["certain"]
 
 
+def test_engine_that_is_lost_after_the_build_is_not_taken_for_a_builder_that_keeps_its_images(
+    fake, evaluate
+):
+    fake.inject("'image inspect' stderr='no daemon'")
+
+    error = evaluate(["FROM x"], TRUE)["error"]
+
+    assert error["kind"] == "engine"
+    assert error["message"] == "docker cannot inspect the image: no daemon"
+
+
 @pytest.mark.parametrize("was_there", [False, True])
 def test_control_image_is_asked_of_its_registry_and_removed_unless_it_was_there(
     fake, evaluate, was_there
