@@ -1012,7 +1012,8 @@ def print_summary(batch: Batch) -> None:
         if not score:
             names[f"no score: {batch.problem_of(task)}"].append(task.name)
         for suspect in score.suspects if score else ():
-            names[f"suspicious failures ({suspect}), please check"].append(task.name)
+            advice = "check them, and use --again suspicious if the host was at fault"
+            names[f"suspicious failures ({suspect}): {advice}"].append(task.name)
     for task in batch.failing_references():
         if task in batch.scores:
             names["reference fails"].append(task.repo)

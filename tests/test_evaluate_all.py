@@ -614,7 +614,8 @@ def test_screen_shows_what_is_suspicious_by_kind_and_the_time_left_over_both_rou
 
     out = run()[1]
 
-    listed = r"suspicious failures \((.*)\), please check: (.*)\n"
+    advice = "check them, and use --again suspicious if the host was at fault"
+    listed = rf"suspicious failures \((.*)\): {advice}: (.*)\n"
     expected = [("disk", "'m/b'"), ("gone", "'o/a'"), ("network", "'m/a', 'n/a', 'o/b'")]
     assert re.findall(listed, out) == expected
     assert re.search(r"\[7/7\] .*, 0:\d\d:\d+ left", out)
