@@ -46,7 +46,7 @@ ENDED_AT_ONCE = ("build", "run", "exec", "logs", "control COPY", "control RUN", 
 
 TRUE = run_command("true")
 FAILS = run_command("exit 3", id="bad", service=True)
-HTTP = {"type": "http_responds", "service": 8080, "params": {}, "timeout": 3}
+HTTP = {"type": "http_responds", "service": 8080, "params": {}}
 TESTS = {
     "all": [LOOK, TRUE, output_contains("echo hello", "hello")],
     "mixed": [
@@ -80,6 +80,7 @@ an old builder -> usage
     faults: build stderr='dockerfile parse error line 2: Unknown flag: link'
 services -> passed passed failed failed passed
     tests: services
+    settings: {"environment": {"PATH": "/no/client"}}
     final: run exec
 an overlay -> passed passed passed
     options: --overlay=overlay
