@@ -295,26 +295,35 @@ def test_what_has_a_suspicion_and_no_score_is_built_without_the_cache(stub, word
     assert stub.calls == ["m/a", f"m/a{second}"]
 
 
+def test_evaluations_run_at_the_same_time(stub):
+    tree("m/a, m/b")
+    together = threading.Barrier(2, timeout=60)
+
+    def meet():
+        together.wait()
+
+    stub.during = {"m/a": meet, "m/b": meet}
+
+    assert run("--parallel=2")[0] == 0
+
+
 def test_retry_because_of_the_memory_runs_alone_and_the_report_says_so(stub):
     tree("m/a: build:memory passed, m/b: late passed, m/c: build:disk passed")
     stub.cpus = 2
     run("--no-repeat")
-    together = threading.Barrier(2, timeout=60)
-    running = set()
+    running, met = set(), []
 
     def evaluating(name):
+        met.append({*running, name})
         running.add(name)
-        if name == "m/a":
-            time.sleep(0.3)  # Others would come.
-            assert running == {name}
-        else:
-            together.wait()
+        time.sleep(0.3)  # Others would come.
         running.remove(name)
 
     stub.during = {name: functools.partial(evaluating, name) for name in scores()}
 
     run()
 
+    assert [names for names in met if "m/a" in names] == [{"m/a"}]
     assert scores() == dict.fromkeys(stub.during, 1)
     reports = [de.read_report(f"reports/{name}.json") for name in sorted(stub.during)]
     assert [report["environment"]["parallel"] for report in reports] == [1, 2, 2]
