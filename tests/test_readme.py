@@ -336,11 +336,12 @@ SUITE = r"#!/bin/sh\necho 2 failed, 18 passed; exit 1\n"
 
 @pytest.mark.usefixtures("engine", "clone")
 def test_own_rubric_counts_a_suite_and_asks_a_service():
-    Path("rubrics/express.json").write_text(example("json", '"of": 20'))
+    Path("rubrics/flask.json").write_text(example("json", '"of": 20'))
+    os.mkdir("flask")
     service = "RUN mkdir /www && echo ok >/www/health"
     suite = f"RUN printf '{SUITE}' >/bin/pytest && chmod +x /bin/pytest"
     lines = [BUSYBOX, service, suite, "CMD httpd -f -p 8080 -h /www"]
-    Path("Dockerfile").write_text("\n".join(lines))
+    Path("flask/Dockerfile").write_text("\n".join(lines))
 
     printed = run(command("~/DockerfileEvaluator/DockerfileEvaluator.py")).stdout
 
