@@ -48,6 +48,8 @@ a test requires one on a cycle -> unresolvable unresolvable skipped
     requires: {"a": ["b"], "b": ["a"], "c": ["a"]}
 a test requires one that can never run -> unresolvable skipped passed
     requires: {"a": ["no"], "b": ["a"]}
+all require one that comes later and can never run -> skipped skipped unresolvable
+    requires: {"a": ["b"], "b": ["c"], "c": ["no"]}
 """
 
 

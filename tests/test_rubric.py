@@ -148,6 +148,7 @@ WORDS_BEYOND_A_SCHEMA = {
         "(a)(b)": "expected at most one group",
         "(a+)+": "a repetition of a repetition",
         "(?:a{2,}b)*c": "a repetition of a repetition",
+        "(?:(a+))+b": "a repetition of a repetition",
         "x*": "it matches the empty text",
     }.items()
 }

@@ -1,5 +1,6 @@
 """How a verdict is made (section 3): the proof, the second run, and images that do not start."""
 
+import os
 import re
 from types import SimpleNamespace
 
@@ -345,6 +346,23 @@ def test_output_without_end_ends_at_the_limit():
     assert deadline.has_passed
 
 
+def test_last_words_of_a_command_are_read():
+    """It prints them, and ends, after the program has waited for its output."""
+    reading, writing = os.pipe()
+
+    def poll():
+        os.write(writing, b"the end")
+        os.close(writing)
+        return 0
+
+    with open(reading, "rb") as stdout:
+        process = SimpleNamespace(stdout=stdout, poll=poll, wait=lambda _: 0)
+
+        printed = list(de.Docker("docker").stream(process, de.Deadline({"": 60.0})))
+
+    assert printed == [b"the end"]
+
+
 # Part of the points
 
 COUNTED = {  # the output, what is counted
@@ -356,6 +374,7 @@ COUNTED = {  # the output, what is counted
     "x" * 4088 + "3 passed": 3,
     "x" * 5000 + "3 passed": 0,
     "x" * 99999 + "\r3 passed": 3,
+    "x" * 69990 + "\r3 passed\r": 3,
     "\0\udcff3 passed": 3,
 }
 
@@ -372,11 +391,12 @@ def test_matches_are_counted_line_by_line_however_reads_cut_them(text):
         assert tally.count == COUNTED[text]
 
 
-def test_match_without_a_group_counts_once():
-    tally = de.Tally(re.compile(r"ok(\d+)?"))
+@pytest.mark.parametrize(("pattern", "count"), [(r"ok(\d+)?", 4), (r"ok(?=\d)", 1), (r"\b", 0)])
+def test_match_without_a_group_counts_once_if_it_has_text(pattern, count):
+    tally = de.Tally(re.compile(pattern))
     tally.add(b"ok ok2 ok\n")
 
-    assert tally.count == 4
+    assert tally.count == count
 
 
 # Score, counted, of: the points of a test that failed
