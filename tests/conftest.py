@@ -216,11 +216,6 @@ def load_program(path):
     return module
 
 
-def error_of(report):
-    """Return kind and message of a report's error."""
-    return report["error"]["kind"], report["error"]["message"]
-
-
 def outcome(report):
     """Return the kind of error, or else the statuses."""
     if report["error"]:

@@ -446,9 +446,6 @@ def test_log_is_bounded_and_has_its_beginning_and_its_end(stub, line):
 
 
 FAULT = de.EvaluationError(de.ENGINE, "docker cannot do it")
-
-
-FAULT = de.EvaluationError(de.ENGINE, "docker cannot do it")
 FAILS = "stopped: the control experiment fails, too: "
 ROWS = """
 # How evaluations end, what is said; which experiment is made, and whether it stops the run
