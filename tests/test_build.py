@@ -6,7 +6,6 @@ engines and registries in test_faults.py. Messages are in transcripts/no-score.t
 
 import re
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from cases import TRUE, run_command, table
@@ -141,15 +140,6 @@ STAGES = {  # The engine of docker 20.10 ends if no line but ARGs is there.
 
 def test_dockerfile_without_a_stage_is_not_built():
     assert {lines: de.may_have_stage(f"{lines}\n") for lines in STAGES} == STAGES
-
-
-def test_image_that_is_there_after_the_time_limit_is_the_engines_fault():
-    docker = mock.Mock(has_image=lambda image: image == "there")
-
-    found = [de.engine_problem(docker, image, de.Build(None)) for image in ("there", "missing")]
-
-    assert found == ["docker built the image, but did not end in time", ""]
-    assert not de.engine_problem(docker, "there", de.Build(1))
 
 
 REGISTRIES = {
