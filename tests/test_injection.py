@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from cases import LOOK, output_contains, read_table, run_command
-from conftest import called, statuses
+from conftest import called, outcome, statuses
 from fake_engine import Engine
 
 import DockerfileEvaluator as de
@@ -59,11 +59,11 @@ TESTS = {
 }
 
 
-# A Dockerfile and tests; the kind of the error, or the status of each test, if docker works. The
+# A Dockerfile and tests; the kind of the error, or the statuses, if docker works. The
 # time limit of `final` commands is no accident: they wait for what the image starts.
 SCENARIOS = r"""
-all points -> passed passed passed
-some tests fail -> passed failed skipped timeout
+all points -> passed
+some tests fail -> failed passed skipped timeout
     tests: mixed
 a RUN fails -> build
     dockerfile: FROM x\nRUN exit 3
@@ -71,18 +71,18 @@ a RUN takes too long -> build_timeout
     dockerfile: FROM x\nRUN sleep
 a COPY fails -> build
     dockerfile: FROM x\nCOPY missing /
-no shell -> failed failed failed
+no shell -> failed
     settings: {"shell": ""}
 no such image -> build
     faults: pull x='manifest unknown'
 an old builder -> usage
     dockerfile: FROM x\nCOPY --link . /
     faults: build stderr='dockerfile parse error line 2: Unknown flag: link'
-services -> passed passed failed failed passed
+services -> failed passed
     tests: services
     settings: {"environment": {"PATH": "/no/client"}}
     final: run exec
-an overlay -> passed passed passed
+an overlay -> passed
     options: --overlay=overlay
 """
 SCENARIOS = read_table(
@@ -94,12 +94,6 @@ SCENARIOS = read_table(
     options="",
     final="",
 )
-
-
-def result(report):
-    """Return the kind of the error, or the status of each test."""
-    error = report["error"]
-    return error["kind"] if error else " ".join(statuses(report).values())
 
 
 @pytest.fixture
@@ -125,14 +119,14 @@ def evaluate_on(arguments, tmp_path, monkeypatch):
 def problems_of(found, sound, engine, command, mode):
     """Yield what is wrong with an evaluation, compared with a sound one."""
     number = sum(map(int, re.findall(r"number=(\d+)", MODES[mode])))
-    kind = result(found.report)
+    kind = outcome(found.report)
     is_right = statuses(found.report) == statuses(sound.report)
     if found.report["summary"]["total_score"] is None:
         reasons = [de.INTERRUPTED] if number else [de.ENGINE, de.REGISTRY]
-        is_right = kind in [*reasons, result(sound.report)]
+        is_right = kind in [*reasons, outcome(sound.report)]
     if not is_right:
         yield f"{found.report['error'] or kind}"
-    code = 128 + number if kind == de.INTERRUPTED else int({*kind.split()} != {"passed"})
+    code = 128 + number if kind == de.INTERRUPTED else int(kind != "passed")
     if found.code != code:
         yield f"exit code {found.code}"
     if "Traceback" in found.printed:
@@ -188,5 +182,5 @@ def test_docker_command_that_goes_wrong_changes_no_score_and_leaves_nothing(
             ours = [what for what in evaluate_on(engine, scenario).left if de.NAME in what]
             failures += [f"{nth} ({command}): {ours} stay after the next evaluation"] * bool(ours)
 
-    assert (result(sound.report), sound.left) == (scenario.then, [])
+    assert (outcome(sound.report), sound.left) == (scenario.then, [])
     assert not failures, "\n".join(failures)
