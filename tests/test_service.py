@@ -58,14 +58,14 @@ REQUESTS = [
 ]
 
 
-def serves():
+def serves(address="8080"):
     """Return instructions for a server that runs SERVER for each request."""
     script = SERVER.strip().replace("\\", "\\\\").replace("'", "'\\''").replace("\n", "\\n\\\n")
     return [
         f"RUN printf '#!/bin/sh\\n{script.replace('%', '%%')}\\n' >/serve && chmod +x /serve",
         "ENV http_proxy=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9",
         "ENV ALL_PROXY=http://127.0.0.1:9",
-        'CMD ["/opt/busybox", "nc", "-ll", "-p", "8080", "-e", "/serve"]',
+        f'CMD ["/opt/busybox", "nc", "-ll", "-p", "{address}", "-e", "/serve"]',
     ]
 
 
@@ -134,6 +134,17 @@ def test_machine_without_a_client_says_so(tmp_path):
 @pytest.mark.parametrize("client", CLIENTS)
 def test_client_of_an_image_gets_what_a_server_sends(clean_engine, evaluate, client):
     report = evaluate([*CLIENTS[client], *serves()], *REQUESTS)
+
+    assert outcome(report) == "passed", messages(report)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("package", ["python3-minimal", "curl"])
+def test_client_of_a_package_gets_what_a_server_sends(networked_engine, evaluate, package):
+    install = f"RUN apt-get update && apt-get install -y --no-install-recommends {package}"
+    lines = [*DEBIAN, install, "RUN rm -f /bin/bash /usr/bin/perl*"]
+
+    report = evaluate([*lines, *serves()], *REQUESTS)
 
     assert outcome(report) == "passed", messages(report)
 
