@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import pytest
-from cases import TRUE
+from cases import FALSE, TRUE, files_exist
 from conftest import make_report, outcome, schema
 
 import DockerfileEvaluator as de
@@ -123,28 +123,14 @@ def test_score_is_taken_for_the_same_inputs_a_failure_as_a_whole_for_the_same_li
     assert not de.is_report_for(report, options, "another")
 
 
-# The exit code of a failed command, and whether its report is taken with another --start-timeout
-ENDED = {1: True, None: False}
-
-
-@pytest.mark.parametrize("code", ENDED)
-def test_failure_of_a_command_that_began_is_taken_for_other_limits_however_short(options, code):
-    report = make_report([], options)
-    row = {"status": "failed", "output": "", "exit_code": code, "execution_time": 0.0}
-    report["test_results"] = [row]
-    digest = de.read_inputs(options).sha256
-
-    taken = de.is_report_for(report, options._replace(start_timeout=9.0), digest)
-
-    assert taken is ENDED[code]
-
-
 @pytest.mark.parametrize(("listens", "is_taken"), [(False, False), (True, True)])
 def test_service_that_did_not_listen_is_tried_again_with_another_limit(
     fake, evaluate, options, listens, is_taken
 ):
+    """No other failure is."""
     fake.set(listens=listens)
-    words = (["FROM x"], {**TRUE, "service": 8080}, {**TRUE, "requires": ["run_command_1"]})
+    other = {**TRUE, "requires": ["run_command_1"]}
+    words = (["FROM x"], {**TRUE, "service": 8080}, other, FALSE, files_exist("/nosuch"))
 
     evaluate(*words, output="report.json")
     evaluate(*words, output="report.json", resume=True)
