@@ -165,12 +165,6 @@ def test_commands_of_pytest_select_something(line):
     assert run(f"cd {PROJECT} && {words} -p no:cacheprovider").returncode == 0
 
 
-def test_each_file_of_tests_says_what_it_tests():
-    files = PROJECT.glob("tests/*.py")
-
-    assert [file for file in files if not file.read_text().startswith('"""')] == []
-
-
 @pytest.mark.parametrize("line", [command("tests/soak"), command("tests/bench")])
 def test_program_is_run_before_a_release(line):
     assert line.split()[1] in (PROJECT / "tests" / "run").read_text()
