@@ -18,8 +18,7 @@ import DockerfileEvaluator as de
 def options(dockerfile, rubric, tmp_path):
     """Return the options of an evaluation."""
     output = str(tmp_path / "report.json")
-    path = rubric({**TRUE, "category": "x"})
-    return de.checked(de.Options(dockerfile("FROM x"), "example", path, output))
+    return de.checked(de.Options(dockerfile("FROM x"), "example", rubric(TRUE), output))
 
 
 # Fields
@@ -114,20 +113,6 @@ PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (4.35, 10): "43.5%", (0,
 
 def test_percentage_is_rounded_down():
     assert {points: de.percent(*points) for points in PERCENTAGES} == PERCENTAGES
-
-
-# By kind of error
-SCORES = {"build": 0, "build_timeout": 0, **dict.fromkeys(["engine", "registry", "usage"])}
-
-
-@pytest.mark.parametrize("kind", SCORES)
-def test_failed_build_has_the_score_0_and_other_errors_have_none(options, kind):
-    report = make_report(kind, options)
-
-    summary = report["summary"]
-    totals = (summary["total_score"], summary["success_rate"])
-    assert {*totals, summary["by_category"]["x"]["total_score"]} == {SCORES[kind]}
-    assert report["test_results"][0]["status"] == "not_run"
 
 
 def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(
