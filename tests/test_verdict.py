@@ -65,13 +65,6 @@ def test_verdict_needs_a_proof():
     assert {what: de.verdict(CHECK, container(what)).status for what in rows} == rows
 
 
-def test_message_says_that_a_container_ran_out_of_memory():
-    ended = container("start 1 - ended:1")
-
-    result = de.verdict(CHECK, ended._replace(state={**ended.state, "OOMKilled": True}))
-
-    assert "out of memory" in result.message
-
 
 def test_time_limit_of_a_phase_counts_only_in_it(monkeypatch):
     clock = iter([0.0, 3.0, 10.0, 10.0, 11.0])  # begin, enter, enter again, look
