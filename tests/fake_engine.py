@@ -495,12 +495,18 @@ class Engine:
 # What else can happen to a call: functions of the engine, the call, its work and the fault
 
 
-def ended(_engine, _call, work, fault):
-    """It fails, hangs or dies, before or "after" it has done its work, or prints something else."""
+def ended(engine, call, work, fault):
+    """It fails, hangs or dies, before or "after" it has done its work, or prints something else.
+
+    If a `docker run` that hangs is killed, the engine creates its container a bit later.
+    """
     do, _, after = fault["do"].partition(" ")
     reply = work() if after or do == "print" else Reply()
     code = {"fail": fault.get("code", 1), "hang": None, "die": KILLED}.get(do, reply.code)
-    return Reply(code, fault.get("stdout", reply.stdout), fault.get("stderr", reply.stderr))
+    late = None
+    if fault["do"] == "hang" and call.command == "run":
+        late = functools.partial(engine.write_state, call.options["--name"], Running=True)
+    return Reply(code, fault.get("stdout", reply.stdout), fault.get("stderr", reply.stderr), late)
 
 
 def cut(_engine, _call, work, _fault):
@@ -522,12 +528,6 @@ def killed_within(engine, call, work, fault):
 def killed_and_done_later(engine, _call, work, _fault):
     engine.complete(work)
     return Reply(KILLED)
-
-
-def hanging_and_created_later(engine, call, _work, _fault):
-    """The engine creates the container of a `docker run` that was killed."""
-    name = call.options["--name"]
-    return Reply(None, late=functools.partial(engine.write_state, name, Running=True))
 
 
 def cannot_start(*_):
@@ -563,7 +563,6 @@ FAULTS = {
     "cut": cut,
     "die within": killed_within,
     "die, done later": killed_and_done_later,
-    "hang, created later": hanging_and_created_later,
     "interrupt": interrupted,
     "interrupt and go on": interrupted,
 }  # and fail, hang, die, "… after" and print: ended()

@@ -146,14 +146,6 @@ def test_signal_ends_what_runs_and_is_the_exit_code(fake, main, call, number):
     assert fake.killed == [(call, ENDS[call, number])]
 
 
-def test_container_that_is_created_after_its_docker_was_ended_is_removed(fake, evaluate):
-    fake.fault("run", "hang, created later")
-
-    evaluate(["FROM scratch"], TRUE)
-
-    assert fake.left() == []
-
-
 @pytest.mark.parametrize("do", ["fail", "hang"])
 def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(fake, main, report, do):
     fake.fault("run", "interrupt", number=signal.SIGINT)

@@ -65,7 +65,6 @@ def test_verdict_needs_a_proof():
     assert {what: de.verdict(CHECK, container(what)).status for what in rows} == rows
 
 
-
 def test_time_limit_of_a_phase_counts_only_in_it(monkeypatch):
     clock = iter([0.0, 3.0, 10.0, 10.0, 11.0])  # begin, enter, enter again, look
     monkeypatch.setattr(de, "monotonic", lambda: next(clock))
@@ -188,7 +187,7 @@ the command kills its container -> run, run, rm, keep, rm: failed passed
 docker cannot start it, and no test began -> run, rm, keep, rm, control, rm, keep, rm: failed
     faults: run
     first: none
-its shell never begins a test -> run, run, rm, keep, rm, control, rm: failed passed
+its shell never begins a test -> run, run, rm, keep, rm, control, rm, rm: failed passed
     faults: run do=hang since=2; 'container inspect' code=0 stdout='{"Running": true}'
 # The image has started before, the control experiment succeeds: the engine is at fault
 docker is killed twice -> run, run, rm, keep, rm, control, rm: engine
@@ -198,7 +197,7 @@ docker is killed twice, and no test began -> run, rm, keep, rm, control, rm, kee
     first: none
 docker cannot start it twice -> run, run, rm, keep, rm, control, rm: engine
     faults: run since=2
-docker hangs twice -> run, run, rm, keep, rm, control, rm: engine
+docker hangs twice -> run, run, rm, keep, rm, control, rm, rm: engine
     faults: run do=hang since=2
 docker cannot start it after a timeout -> run, rm, run, rm, keep, rm, control, rm: engine
     first: sleep 600
@@ -229,7 +228,7 @@ docker refuses the network of an option -> run, rm, keep, rm, control, rm, keep,
     faults: run without=--network=none
     first: none
     options: {"run_options": ["--network=x"]}
-it has the network of an option, but its shell hangs -> run, rm, keep, rm, control, rm: failed
+it has the network of an option, but its shell hangs -> run, rm, keep, rm, control, rm, rm: failed
     faults: run do=hang; 'container inspect' code=0 stdout='{"Running": true}'
     first: none
     options: {"run_options": ["--network=x"]}
@@ -261,7 +260,10 @@ def asked(fake):
 
 @table(FLOWS, first="cd /", second="cd /", faults="", state={}, options={})
 def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, evaluate, row):
-    """What did not end by itself is removed before anything else runs."""
+    """What did not end by itself is removed before anything else runs.
+
+    After a `docker run` that hung, the engine creates its container later: the last rm.
+    """
     fake.inject(row.faults)
     fake.set(state=row.state)
     commands = [row.first, row.second][row.first == "none" :]
