@@ -157,6 +157,13 @@ def test_interval_of_the_difference_of_two_models_may_be_negative():
     )
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_comparison_says_which_model_alone_fails_a_test_and_why(order):
+    out = run(write_outcomes(a=[10], b=[9]), "--compare", *order)[1]
+
+    assert out.splitlines()[1:] == ["only b fails 'run_command_10' of r0: m9"]
+
+
 def test_failed_build_scores_zero_and_other_errors_nothing():
     """The bounds are the scores if all that is missing scored 0, and if it scored 1."""
     outcomes = [10, "build", "build_timeout", "engine", "registry", "interrupted", "usage", None]
