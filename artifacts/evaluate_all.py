@@ -830,7 +830,7 @@ class Batch:
         What may have lacked memory is retried alone.
         """
         options = self.benchmark.options(task)
-        suspects = suspicions(de.read_report(str(options.output)))
+        suspects = suspicions(de.read_report(options.output or ""))
         if task in self.scores or task.is_beside_retries or suspects:
             options = options._replace(build_options=(*options.build_options, "--no-cache"))
         call = functools.partial(evaluate_task, program=de.__file__, is_alone="memory" in suspects)

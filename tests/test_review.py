@@ -179,6 +179,8 @@ ACCEPTED = [
     "cat <<END | bash\nsource y\nEND",
     "[ -f x ] && echo -n x >/dev/null 2>&1 && make source x",
     "printf 'a\r\n' | app",
+    "echo a | tee /x/y",
+    "printf '1 2\\n' | awk '{print $2}'",
     output_contains("app", "HTTP/1.1 200 OK\r\n", " 1.8.", "v1\n", "成功", "^v5.*$"),
     of_type("output_contains", command="app {a}", contains=["{a}"], draw=DRAW),
     files_exist("a~b", "/x y", "[z]", "A$B.class"),
