@@ -104,7 +104,7 @@ def test_interrupt_cleans_up_on_the_workers_and_disturbs_no_other_coordinator(cl
 
     first.send_signal(signal.SIGINT)
 
-    assert finished(first, seconds=30)[0] == 130
+    assert finished(first)[0] == 130
     assert finished(second)[0] == 0
     assert scores() == expected
     assert fake.left() == []
