@@ -14,7 +14,8 @@
 
 All rounds give evaluate_task() to an executor of concurrent.futures: threads of this process, or
 Dask's workers. better() decides which report stays. Started again, the program continues where it
-stopped.
+stopped: a report with a score for the same Dockerfile, rubric, overlay and options stays, whatever
+happened to the files of the build context: Batch, de.is_report_for().
 
 --layout finds a model and a repository in a path; the repository selects RUBRICS/REPO.json. What
 has no such rubric is left out: unusable(). What an interrupt does: Batch.
