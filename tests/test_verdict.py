@@ -467,6 +467,8 @@ it cannot be started, no port -> docker run: exec: "nosuch": not found
     tests: true
 it cannot be started, HTTP -> docker run: exec: "nosuch": not found
     tests: http
+it has removed the shell -> docker exec: no such file
+    faults: exec nth=2 code=126 stdout='no such file'; exec nth=4 code=126 stdout='no such file'
 it ended -> the image's own command ended with exit code 3: no port is free
     faults: exec stderr='it is not running'; logs do=print stdout='no port is free'
     state: {"Running": false, "ExitCode": 3}
