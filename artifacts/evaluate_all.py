@@ -779,6 +779,8 @@ class Batch:
         while True:
             while interrupts < len(self.signals) + bool(self.problem):
                 interrupts += 1
+                if running:
+                    self.screen.line("interrupting the running evaluations, which clean up first")
                 workers.interrupt()
             self._begin(waiting, workers, running)
             if not running or interrupts > 1:
@@ -1022,8 +1024,8 @@ def print_summary(batch: Batch) -> None:
         say(f"{title}: {de.quoted(names[title], SHOWN_NAMES)}")
     tries = [score.gain for score in batch.scores.values() if score.gain is not None]
     if tries:
-        noun = "try" if len(tries) == 1 else "tries"
-        say(f"{len(tries)} second {noun}, {sum(gain > 0 for gain in tries)} raised the score")
+        rises = sum(gain > 0 for gain in tries)
+        say(f"second tries: {len(tries)}, of which {rises} raised the score")
     for model, tasks in by_model(batch.tasks).items():
         shares = [batch.scores[task].share for task in tasks if task in batch.scores]
         mean = de.percent(sum(shares), len(shares))

@@ -279,7 +279,7 @@ def test_only_what_is_suspicious_is_evaluated_again_on_request(stub):
     assert stub.calls[before:] == [f"{place} --no-cache" for place in places]
     found = [(scores()[place], *facts_of(place)[1:3]) for place in places]
     assert found == list(SUSPICIOUS.values())
-    assert "6 second tries, 3 raised the score" in out
+    assert "second tries: 6, of which 3 raised the score" in out
     assert code == 0
 
 
@@ -566,6 +566,7 @@ def test_interrupt_ends_what_runs_and_the_next_start_continues(stub, number):
     assert code == 128 + number
     assert scores() == {"m/a": 0}
     assert not re.search(r"\[2/3\]|second round", out)
+    assert out.count("\ninterrupting the running evaluations, which clean up first\n") == 1
     assert out.endswith("\ninterrupted; start the same command again to continue\n")
 
     stub.during.clear()
