@@ -309,13 +309,10 @@ class Engine:
 
     def kill_group(self, pid, number):
         """Play os.killpg()."""
-        process = self._processes.get(pid)
-        if process:
-            self.killed.append((process.call.name, number))
-            self.complete(process.late)
-            process.returncode = -number
-        else:
-            KILL_GROUP(pid, number)
+        process = self._processes[pid]
+        self.killed.append((process.call.name, number))
+        self.complete(process.late)
+        process.returncode = -number
 
     def complete(self, work):
         """Let the engine complete a bit later what a docker has begun."""

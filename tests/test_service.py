@@ -58,14 +58,14 @@ REQUESTS = [
 ]
 
 
-def serves(address="8080"):
+def serves():
     """Return instructions for a server that runs SERVER for each request."""
     script = SERVER.strip().replace("\\", "\\\\").replace("'", "'\\''").replace("\n", "\\n\\\n")
     return [
         f"RUN printf '#!/bin/sh\\n{script.replace('%', '%%')}\\n' >/serve && chmod +x /serve",
         "ENV http_proxy=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9",
         "ENV ALL_PROXY=http://127.0.0.1:9",
-        f'CMD ["/opt/busybox", "nc", "-ll", "-p", "{address}", "-e", "/serve"]',
+        'CMD ["/opt/busybox", "nc", "-ll", "-p", "8080", "-e", "/serve"]',
     ]
 
 
