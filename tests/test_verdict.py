@@ -386,7 +386,7 @@ def test_matches_are_counted_line_by_line_however_reads_cut_them(text):
         assert tally.count == COUNTED[text]
 
 
-@pytest.mark.parametrize(("pattern", "count"), [(r"ok(\d+)?", 4), (r"ok(?=\d)", 1), (r"\b", 0)])
+@pytest.mark.parametrize(("pattern", "count"), [(r"ok(?=\d)", 1), (r"\b", 0)])
 def test_match_without_a_group_counts_once_if_it_has_text(pattern, count):
     tally = de.Tally(re.compile(pattern))
     tally.add(b"ok ok2 ok\n")
