@@ -36,19 +36,8 @@ def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_non
     assert len(one - other) == 2
 
 
-# Nothing is left; test_injection.py looks after each fault, test_engine.py for volumes
-
-
-def test_without_an_engine_the_evaluation_ends_at_once_and_removes_nothing(fake, evaluate):
-    fake.fault("version", stderr="Cannot connect to the Docker daemon")
-
-    report = evaluate(["FROM x"], TRUE)
-
-    assert outcome(report) == "engine"
-    assert fake.names() == ["version"]
-
-
-# What cannot be removed
+# What cannot be removed. That nothing is left: test_injection.py after each fault, test_engine.py
+# for volumes.
 
 
 def test_clean_up_has_one_time_limit_for_everything(fake, evaluate):
