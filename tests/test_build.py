@@ -569,12 +569,21 @@ def test_control_image_is_asked_of_its_registry_and_removed_unless_it_was_there(
     if was_there:
         (fake.folder / "images" / HUB_IMAGE.replace("/", "%")).touch()
 
-    evaluate(["FROM x"], TRUE)
+    warnings = evaluate(["FROM x"], TRUE)["warnings"]
 
+    assert warnings == []
     *others, last = ["--pull" in words for words in fake.calls("from")]
     assert last
     assert not any(others)
     assert (HUB_IMAGE in str(fake.calls("image rm"))) is not was_there
+
+
+def test_control_image_that_cannot_be_removed_is_a_warning(fake, evaluate):
+    fake.inject(f"pull x='manifest unknown'; 'image rm' given={HUB_IMAGE} stderr=conflict")
+
+    warnings = evaluate(["FROM x"], TRUE)["warnings"]
+
+    assert warnings == [f"not removed: {HUB_IMAGE}: conflict"]
 
 
 # What goes wrong with a build, a run or a test, and the bytes that are written then

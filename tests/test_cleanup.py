@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import time
 from unittest import mock
 
 import pytest
@@ -109,6 +110,16 @@ def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
     evaluate(["FROM x"], TRUE)
 
     assert sorted(left()) == sorted(name for name in before if name not in REMOVED.split())
+    assert fake.count("ps") == 2, "All goes at once."
+
+
+def test_image_of_a_container_that_cannot_be_removed_keeps_its_name(fake, evaluate):
+    """Otherwise nothing could find it later: see Workspace.remove_image()."""
+    fake.fault("container rm")
+
+    evaluate(["FROM x"], run_command("sleep 600"))
+
+    assert "<none>" not in fake.left()
 
 
 # Interrupts. test_injection.py has signals at each command.
@@ -128,11 +139,14 @@ ENDS = {("build", signal.SIGHUP): signal.SIGTERM, ("run", signal.SIGTERM): signa
 def test_signal_ends_what_runs_and_is_the_exit_code(fake, main, call, number):
     """A test is ended by SIGKILL to docker: SIGTERM would be passed on to it."""
     fake.fault(call, "interrupt", number=number)
+    fake.fault("ps", "hang", nth=2)  # in the clean-up, which has its time
 
     code = main()
 
     assert code == 128 + number
-    assert fake.killed == [(call, ENDS[call, number])]
+    assert fake.killed == [(call, ENDS[call, number]), ("ps", signal.SIGTERM)]
+    assert fake.clock.now - fake.interrupted_at > de.COMMAND_TIMEOUT
+    assert fake.left() == []
 
 
 @pytest.mark.parametrize("do", ["fail", "hang"])
@@ -197,6 +211,22 @@ def test_child_of_docker_that_holds_its_output_is_not_waited_for(program):
 
     open("over", "w").close()
     assert answer.stdout == "done\n"
+
+
+def test_docker_that_prints_nothing_ends_at_the_limit():
+    begun = time.monotonic()
+
+    with pytest.raises(de.EvaluationError):
+        de.Docker("sleep").call("9", timeout=0.3)
+
+    assert time.monotonic() - begun >= 0.3
+
+
+def test_parameters_that_are_too_long_for_a_process_are_a_usage_error():
+    with pytest.raises(de.EvaluationError) as error:
+        de.Docker("true").call("x" * 10**6)
+
+    assert error.value.kind == "usage"
 
 
 def test_third_signal_ends_a_write_that_nobody_reads(program, start, arguments, tmp_path):
