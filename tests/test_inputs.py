@@ -50,7 +50,7 @@ CHANGED_FILES = {
     "echo >>context/Dockerfile": True,
     "echo >>rubric.json": True,
     "mv overlay/a overlay/b": True,
-    "echo >>overlay/a": True,
+    "echo y >overlay/a": True,
     "chmod +x overlay/a": True,
     "ln -sfn b overlay/link": True,
     "mkdir overlay/folder/more": True,
@@ -72,7 +72,8 @@ OTHER_OPTIONS = [
 
 
 @pytest.mark.parametrize("command", CHANGED_FILES)
-def test_digest_covers_both_files_and_the_overlay(options, command):
+def test_digest_covers_both_files_and_the_overlay(options, command, monkeypatch):
+    monkeypatch.setattr(de, "MAX_OVERLAY", 2)
     before = de.read_inputs(options).sha256
 
     sh(command)

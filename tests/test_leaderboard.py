@@ -128,6 +128,8 @@ c is behind -> a best, b behind, c incomplete
     models: {"a": [9, 8, 9, 8, 9, 8], "b": [2, 1, 2, 1, 2, 1], "c": [1, 1, 1, 1, 1, "engine"]}
 c is the best -> c incomplete, a behind, b behind
     models: {"a": [2, 1, 2, 1, 2, 2], "b": [2, 1, 2, 1, 2, 1], "c": [10, 10, 10, 10, 10, "engine"]}
+c leads, even with a zero -> c incomplete, a may be the best, b behind
+    models: {"a": [8, 8, 8, 8, 8, 7], "b": [2, 1, 2, 1, 2, 1], "c": [10, 10, 10, 10, 10, "engine"]}
 c may be the best -> a may be the best, c incomplete, b behind
     models: {"a": [9, 8, 9, 8, 9, 8], "b": [2, 1, 2, 1, 2, 1], "c": [9, 9, 9, 9, 9, "engine"]}
 """

@@ -108,7 +108,7 @@ def test_failed_test_is_suspicious_if_its_output_mentions_the_host(fake, evaluat
     assert report["test_results"][0]["suspect"] == SUSPECTS[command]
 
 
-PERCENTAGES = {(9999, 10000): "99.9%", (2, 3): "66.6%", (4.35, 10): "43.5%", (0, 0): "0.0%"}
+PERCENTAGES = {(10**9 - 1, 10**9): "99.9%", (2, 3): "66.6%", (4.35, 10): "43.5%", (0, 0): "0.0%"}
 
 
 def test_percentage_is_rounded_down():
@@ -124,6 +124,7 @@ def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(
     report = evaluate(["FROM x", "RUN exit 3"], TRUE)
 
     assert report["error"]["kind"] == "engine"
+    assert report["build"]["message"] == report["error"]["message"]
     assert report["environment"]["builder"] == "legacy"
     assert "last words of the build" in report["build"]["log"]
 
