@@ -225,14 +225,22 @@ def test_score_for_other_inputs_is_set_aside_if_there_is_no_new_one(stub, word):
     assert '"total_score": 2' in Path("reports/m/a.json.previous").read_text()
 
 
-def test_report_for_other_files_is_refused(stub):
-    """They changed meanwhile, or a Dask worker has others."""
+# What happens meanwhile, and what is said
+REFUSED = {
+    "the files have changed, or differ on the worker": lambda: tree("m/a: ENV x=y"),
+    "cannot write: Is a directory": lambda: os.makedirs("reports/m/a.json"),
+}
+
+
+@pytest.mark.parametrize("problem", REFUSED)
+def test_report_for_other_files_or_that_cannot_be_written_is_no_score(stub, problem):
+    """A Dask worker may have other files."""
     tree("m/a")
-    stub.during["m/a"] = lambda: tree("m/a: ENV x=y")
+    stub.during["m/a"] = REFUSED[problem]
 
     out = run("--no-repeat")[1]
 
-    assert "no score: the files have changed, or differ on the worker: 'm/a'\n" in out
+    assert f"no score: {problem}: 'm/a'\n" in out
     assert scores() == {}
 
 
@@ -457,6 +465,10 @@ engine*9 -> many engine errors, but the control experiment succ
     stops: false
 engine*2 late*1 engine*2 late*1 engine*2 -> score
     stops: false
+# Three in a row for each of two at a time
+engine*5 -> no score
+    cpus: 2
+    stops: false
 # Fewer in a row than ten
 registry:quay.io*9 passed*1 registry:quay.io*9 -> score
     stops: false
@@ -475,12 +487,13 @@ crash*9 -> stopped: 3 evaluations in a row have no report: RuntimeError: the rea
 """
 
 
-@table(ROWS, experiment="", fails=True, stops=True)
+@table(ROWS, experiment="", fails=True, stops=True, cpus=1)
 def test_errors_in_a_row_stop_the_run_only_if_an_experiment_fails(stub, row):
     counts = re.findall(r"(\S+)\*(\d+)", row.when)
     words = [word for word, count in counts for _ in range(int(count))]
     tree({f"m/{number:02}": word for number, word in enumerate(words)})
     stub.fault = FAULT if row.fails else None
+    stub.cpus = row.cpus
 
     code, out, _ = run("--no-repeat")
 
@@ -558,21 +571,23 @@ def test_cluster_on_which_the_control_experiment_fails_stops_the_run(stub):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt_ends_what_runs_and_the_next_start_continues(stub, number):
-    tree("m/a: build, m/b: interrupted passed, m/c")
-    stub.during["m/b"] = lambda: os.kill(os.getpid(), number)
+    """What ends with a score then keeps it."""
+    tree("m/a: build, m/b: interrupted passed, m/c: deaf, m/d")
+    stub.cpus = 2
+    stub.during["m/c"] = lambda: os.kill(os.getpid(), number)
 
     code, out, _ = run()
 
     assert code == 128 + number
-    assert scores() == {"m/a": 0}
-    assert not re.search(r"\[2/3\]|second round", out)
+    assert scores() == {"m/a": 0, "m/c": 1}
+    assert not re.search(r"\[3/4\]|second round", out)
     assert out.count("\ninterrupting the running evaluations, which clean up first\n") == 1
     assert out.endswith("\ninterrupted; start the same command again to continue\n")
 
     stub.during.clear()
     run()
 
-    assert scores() == {"m/a": 0, "m/b": 1, "m/c": 1}
+    assert scores() == {"m/a": 0, "m/b": 1, "m/c": 1, "m/d": 1}
 
 
 def test_second_interrupt_reaches_the_clean_up(stub):
@@ -625,6 +640,7 @@ def test_screen_shows_what_is_suspicious_by_kind_and_the_time_left_over_both_rou
     expected = [("disk", "'m/b'"), ("gone", "'o/a'"), ("network", "'m/a', 'n/a', 'o/b'")]
     assert re.findall(listed, out) == expected
     assert re.search(r"\[7/7\] .*, 0:\d\d:\d+ left", out)
+    assert re.search(r"\[4/4\] (?!.* left)", out)
     assert re.findall(listed, run()[1]) == expected, "also of reports that are already there"
 
 
