@@ -342,6 +342,7 @@ def test_line_that_an_expression_counts_is_made(expression, number):
     [
         (["FROM x AS base", "WORKDIR /a", "FROM Base", "WORKDIR b"], "/a/b"),
         (["FROM x", "RUN echo WORKDIR /a"], "/workspace"),
+        (["FROM x", "COPY a /a", "COPY --chown=1 . /b"], "/b"),
         (["ARG TOP=/a", "FROM x", "ENV A=1 NAME=b", 'WORKDIR "$TOP/${NAME}"'], "/a/b"),
         (["FROM x", 'ENV A=1 HOME="/a"', "WORKDIR $HOME"], "/a"),
     ],
