@@ -1015,7 +1015,11 @@ def print_summary(batch: Batch) -> None:
         if not score:
             names[f"no score: {batch.problem_of(task)}"].append(task.name)
         for suspect in score.suspects if score else ():
-            advice = "check them, and use --again suspicious if the host was at fault"
+            advice = (
+                "packages were withdrawn, so older scores do not compare"
+                if suspect == "gone"
+                else "check them, and use --again suspicious if the host was at fault"
+            )
             names[f"suspicious failures ({suspect}): {advice}"].append(task.name)
     for task in batch.failing_references():
         if task in batch.scores:
@@ -1029,8 +1033,7 @@ def print_summary(batch: Batch) -> None:
     for model, tasks in by_model(batch.tasks).items():
         shares = [batch.scores[task].share for task in tasks if task in batch.scores]
         mean = de.percent(sum(shares), len(shares))
-        scored = f"mean score {mean} of {counted(len(shares), 'Dockerfile')}"
-        words = [scored] if shares else []
+        words = [f"mean score {mean} of {counted(len(shares), 'Dockerfile')}"] if shares else []
         if len(shares) < len(tasks):
             words.append(f"{len(tasks) - len(shares)} without a score")
         say(f"{model}: {', '.join(words)}")
