@@ -165,6 +165,9 @@ manifest for x:1 not found: manifest unknown -> control build build
 pull access denied for x, repository does not exist -> control build build
 docker.io/library/x:1: not found -> control build build
 no match for platform in manifest -> control build build
+a: no image found in image index for architecture "amd64", variant "", OS "linux" -> control build build
+a: no image found in manifest list for architecture "amd64", variant "" -> control build build
+a: unsupported docker v2s2 media type: "application/vnd.cncf.helm" -> control build build
 Head "https://x": denied -> control build build
 unauthorized: authentication required -> control build build
 name unknown: repository name not known to registry -> control build build
