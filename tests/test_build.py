@@ -46,6 +46,18 @@ unpack -> --unpack
 an invented flag -> no
     lines: COPY --invented a /
     error: Unknown flag: invented
+podman does not know -> --unpack
+    lines: ADD --chown=1 --unpack=false a /
+    error: building at STEP "ADD --chown=1 --unpack=false a /": ADD only supports the --chown=<uid:gid>, and --link flags
+podman knows, but not the other -> no
+    lines: COPY --link --invented a /
+    error: building at STEP "COPY --link --invented a /": COPY only supports the --chown=<uid:gid>, and --link flags
+podman does not know a mode -> --chmod=+x
+    lines: COPY --link --chmod=+x a /
+    error: building at STEP "COPY --link --chmod=+x a /": parsing chmod "+x": strconv.ParseUint: parsing "+x": invalid syntax
+an invalid mode -> no
+    lines: COPY --chmod=+q a /
+    error: building at STEP "COPY --chmod=+q a /": parsing chmod "+q": strconv.ParseUint: parsing "+q": invalid syntax
 on the wrong instruction -> no
     lines: RUN --link a
 also on the wrong instruction -> no
