@@ -478,6 +478,8 @@ docker cannot send the Dockerfile -> build, build, control: engine
 docker has trouble with its store -> build, build, control: engine
     faults: build stderr='short read: expected 89 bytes but got 17: unexpected EOF'
 # The time limit
+an instruction is running, and the engine does not answer at once -> build: engine
+    faults: build do=print stdout='Step 1/1 : RUN a\n'; build do=hang; version do=sleep seconds=6 nth=2
 the image is there, but docker does not end -> build: engine
     dockerfile: FROM x
     faults: build do=print stdout='Step 1/1 : RUN a\n'; build do='hang after'
