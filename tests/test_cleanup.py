@@ -132,19 +132,19 @@ def main(arguments):
     return lambda test=TRUE: called(de.main, *arguments(["FROM scratch"], test))[0]
 
 
-ENDS = {("build", signal.SIGHUP): signal.SIGTERM, ("run", signal.SIGTERM): signal.SIGKILL}
+ENDS = {("build", signal.SIGTERM): signal.SIGHUP, ("run", signal.SIGHUP): signal.SIGKILL}
 
 
 @pytest.mark.parametrize(("call", "number"), ENDS)
 def test_signal_ends_what_runs_and_is_the_exit_code(fake, main, call, number):
-    """A test is ended by SIGKILL to docker: SIGTERM would be passed on to it."""
+    """A test is ended by SIGKILL to docker: SIGHUP would be passed on to it."""
     fake.fault(call, "interrupt", number=number)
     fake.fault("ps", "hang", nth=2)  # in the clean-up, which has its time
 
     code = main()
 
     assert code == 128 + number
-    assert fake.killed == [(call, ENDS[call, number]), ("ps", signal.SIGTERM)]
+    assert fake.killed == [(call, ENDS[call, number]), ("ps", signal.SIGHUP)]
     assert fake.clock.now - fake.interrupted_at > de.COMMAND_TIMEOUT
     assert fake.left() == []
 
@@ -194,7 +194,7 @@ def program(tmp_path, monkeypatch):
 def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(program, monkeypatch):
     """A terminal's Ctrl-C does not reach it."""
     monkeypatch.setattr(de, "END_TIMEOUT", 0.3)
-    docker = de.Docker(program("trap '' TERM; echo deaf; while :; do sleep 9; done"))
+    docker = de.Docker(program("trap '' HUP; echo deaf; while :; do sleep 9; done"))
 
     with docker.start() as process:
         next(docker.stream(process, de.Deadline({"": 60.0})))
