@@ -213,6 +213,12 @@ def test_child_of_docker_that_holds_its_output_is_not_waited_for(program):
     assert answer.stdout == "done\n"
 
 
+def test_log_of_a_service_ends_with_what_it_printed_last(program):
+    docker = de.Docker(program("yes | head -n 99999 >&2; echo the end"))
+
+    assert de.service_log(docker, "x").endswith("y\nthe end\n")
+
+
 def test_docker_that_prints_nothing_ends_at_the_limit():
     begun = time.monotonic()
 
