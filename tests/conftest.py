@@ -241,7 +241,7 @@ def busybox(tmp_path_factory):
     """Return a busybox: the host's, or that of Debian's package."""
     shell = """
         command -v busybox && exit
-        { apt-get download busybox-static && dpkg -x *.deb .; } >&2 && echo $PWD/bin/busybox
+        apt-get download busybox-static >&2 && dpkg -x *.deb . && find $PWD -path '*/bin/busybox'
     """
     done = subprocess.run(["sh", "-c", shell], cwd=tmp_path_factory.mktemp("busybox"), **PIPES)
     return done.stdout.decode().strip() or pytest.skip("no busybox here or in Debian's package")
