@@ -35,6 +35,7 @@ MAIN = {
     "DockerfileEvaluator.py": de.main,
     "artifacts/evaluate_all.py": ea.main,
     "rubrics/review.py": load_program(PROJECT / "rubrics" / "review.py").main,
+    "reports/junit.py": load_program(PROJECT / "reports" / "junit.py").main,
     "reports/leaderboard.py": load_program(PROJECT / "reports" / "leaderboard.py").main,
 }
 LINKS = (*MAIN, "reports/page.html")
