@@ -34,6 +34,7 @@ FILES = sorted((PROJECT / "tests" / "transcripts").glob("*.txt"))
 MAIN = {
     "DockerfileEvaluator.py": de.main,
     "artifacts/evaluate_all.py": ea.main,
+    "artifacts/import_answers.py": load_program(PROJECT / "artifacts" / "import_answers.py").main,
     "rubrics/review.py": load_program(PROJECT / "rubrics" / "review.py").main,
     "reports/junit.py": load_program(PROJECT / "reports" / "junit.py").main,
     "reports/leaderboard.py": load_program(PROJECT / "reports" / "leaderboard.py").main,
