@@ -39,11 +39,11 @@ _MARKED = _FENCE + _LABEL  # the fence of a Dockerfile
 # missing. ```x``` in a line is no block.
 _BLOCK = re.compile(
     rf"(?im){_FENCE}(?:(?=(?:FROM|ARG)[ \t][^`\n]*\n)|({_LABEL})?[^`\n]*\n)"
-    rf"((?:(?!{_MARKED}).*\n)*?)(?:[ \t>]*\2[`~]*[ \t]*$|(?={_MARKED})|\Z)"
+    rf"((?:.*\n)*?)(?:[ \t>]*\2[`~]*[ \t]*$|(?={_MARKED})|\Z)"
 )
 _FROM = re.compile(r"(?im)^[ \t]*FROM\s")
 # A FROM and what may stand above it. It is in upper case, so that Python's is none.
-_BEGINNING = re.compile(r"(?:[ \t]*(?:#.*|ARG[ \t](?:.*\\\n)*.*(?<!\\))?\n)*[ \t]*FROM\s")
+_BEGINNING = re.compile(r"(?:[ \t]*(?:#.*|ARG[ \t].*)?\n)*[ \t]*FROM\s")
 # A FROM of docker's form. In Python, SQL and prose other words follow in its line.
 _STAGE = re.compile(
     r"(?im)^[ \t]*FROM(?:[ \t]+--\S+)*[ \t]+[\"']?[\w$][^\s,;()]*(?<![.:])"

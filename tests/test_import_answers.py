@@ -28,8 +28,10 @@ prose around it -> FROM x|RUN make
     answer: Sure!|```dockerfile|FROM x|RUN make|```|Done.
 upper case -> FROM x
     answer: ```Dockerfile|FROM x|```
-other labels -> FROM y
-    answer: ```docker|FROM y|```|```CONTAINERFILE|FROM y|```
+another label -> FROM x
+    answer: ```docker|FROM x|```
+podman's label -> FROM x
+    answer: ```CONTAINERFILE|FROM x|```
 words after the label -> FROM x
     answer: ```Dockerfile title=x|FROM x|```
 a blank before it -> FROM x
@@ -46,6 +48,8 @@ a longer end -> FROM x
     answer: ```dockerfile|FROM x|`````|RUN y
 no end -> FROM x|RUN y
     answer: ```dockerfile|FROM x|RUN y
+no end, and blank lines -> FROM x
+    answer: ```dockerfile|FROM x||
 no end before another one -> FROM y
     answer: ```dockerfile|RUN x|```dockerfile|FROM y|```
 in an item of a list -> FROM x|  RUN y
@@ -58,6 +62,8 @@ indented less than its fence -> FROM x|RUN y
     answer:    ```dockerfile|FROM x| RUN y|```
 in a quotation -> FROM x||RUN y >z
     answer: > ```dockerfile|> FROM x|>|> RUN y >z|> ```
+in no quotation -> FROM x|COPY <<END /a|> b|END
+    answer:   ```dockerfile|  FROM x|  COPY <<END /a|> b|  END|  ```
 in a quotation in a list -> FROM x
     answer: 1. > ```dockerfile|   > FROM x|   > ```
 other blocks after it -> FROM x
@@ -82,12 +88,12 @@ a wrong label -> FROM x|CMD y
     answer: ```sql|FROM x|CMD y|```
 a label that begins like one -> FROM x
     answer: ```docker-compose|FROM x|```
-after blocks of other files -> FROM y
-    answer: ```sh|ls|```|```|FROM y|```|```||```
+beside blocks of other files -> FROM x
+    answer: ```sh|ls|```|```|FROM x|```|```|```|```||```
 comments and ARGs above FROM -> # syntax=a|ARG V=1 \|  W=2||# b|FROM x:$V
     answer: ```|# syntax=a|ARG V=1 \|  W=2||# b|FROM x:$V|```
-a FROM that docker refuses -> FROM x # why
-    answer: ```|FROM x # why|```
+a FROM that docker refuses -> # a|ARG V=1||FROM x # why
+    answer: ```|# a|ARG V=1||FROM x # why|```
 beside the fence -> ARG V=1|FROM x
     answer: ```ARG V=1|FROM x|```
 a flag, a variable and a name -> from --platform=$BUILDPLATFORM golang:1.22 AS build
@@ -108,8 +114,8 @@ several files in a block after it -> FROM x
 UNFENCED = r"""
 nothing else -> FROM x|RUN y
     answer: FROM x|RUN y
-comments and ARGs above FROM -> # syntax=a|ARG V=1 \|  W=2|from x
-    answer: Sure!||# syntax=a|ARG V=1 \|  W=2|from x
+comments and ARGs above FROM -> # syntax=a|ARG V=1 \|  W=2||FROM x
+    answer: Sure!||# syntax=a|ARG V=1 \|  W=2||FROM x
 prose above it -> FROM x|RUN y
     answer: I begin|from scratch:|FROM x|RUN y
 the end of a fence -> FROM x
@@ -165,10 +171,10 @@ def test_no_dockerfile(row):
 
 @pytest.mark.parametrize("label", ["dockerfile", ""])
 def test_last_of_different_dockerfiles_counts(label):
-    blocks = "".join(f"```{label}\nFROM {image}\n```\n" for image in "xyx")
+    blocks = "".join(f"```{label}\nFROM {image}\n```\n" for image in "xxy")
 
     assert ia.find_dockerfile(blocks)[::2] == (
-        "FROM x\n",
+        "FROM y\n",
         "2 different Dockerfiles, the last one counts",
     )
 
@@ -327,7 +333,8 @@ def test_any_text_is_accepted():
     """A byte order mark, other line separators, lone surrogates, bytes that are not UTF-8."""
     line = json.dumps(row(answer="FROM x\nENV A=\u2028\ud800"), ensure_ascii=False)
     path = rows(
-        "\ufeff" + line, '{"model": "m", "repo": "q", "answer": "FROM x\\nRUN \ud800\\u0000"}'
+        "\ufeff" + line,
+        '{"model": "m", "repo": "q", "answer": "FROM x\\nRUN \ud800\\udfff\\u0000"}',
     )
 
     code, _, err = run(path)
@@ -335,6 +342,15 @@ def test_any_text_is_accepted():
     assert (code, err) == (0, "")
     assert files()["m/r.dockerfile"].startswith("FROM x\nENV A=\u2028")
     assert files()["m/q.dockerfile"].startswith("FROM x\nRUN ")
+    assert counted(run(path)[1]) == {"unchanged": 2, "text without a block": 2}
+
+
+def test_names_that_the_terminal_lacks_are_printed():
+    markdown("é/r", "")
+
+    out = run("answers", encoding="ascii")[1]
+
+    assert out.startswith(r"answers/\xe9/r.md: no Dockerfile")
 
 
 def test_long_row_is_read():

@@ -158,6 +158,10 @@ def test_file_that_cannot_be_read_is_named():
     assert [suite.tag for suite in ElementTree.fromstring(out)] == ["testsuite"]
 
 
+def test_name_that_the_terminal_lacks_is_printed():
+    assert run("é.json", encoding="ascii")[2].startswith(r"error: cannot read \xe9.json: ")
+
+
 def test_without_a_report_nothing_is_written():
     assert run("none.json", "--output", "score.xml")[0] == 1
     assert not Path("score.xml").exists()

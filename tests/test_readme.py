@@ -173,29 +173,26 @@ def test_program_is_run_before_a_release(line):
 # Commands without an engine; those of Dask are in test_dask.py
 
 
-ANSWERS = {
-    "fence": ("Sure!\n```dockerfile\nFROM x\nRUN make\n```\nDone.\n", "FROM x\nRUN make\n"),
-    "indented fence": ("1. So:\n   ```\n   FROM x\n   ```\n", "   FROM x\n"),
-    "other blocks": ("```sh\nls\n```\nThen:\n```\nFROM x\n```\n```\nFROM y\n```\n", "FROM y\n"),
-    "other block last": ("```\nFROM x\n```\n```sh\ndocker build .\n```\n", "FROM x\n"),
-    "tildes, lower case": ("~~~\nfrom x\n```\n~~~\n", "from x\n```\n"),
-    "no end": ("Sure!\n```Dockerfile\n# syntax=y\nFROM x", "# syntax=y\nFROM x\n"),
-    "no fence": ("ARG V=1\nFROM x:$V\n", "ARG V=1\nFROM x:$V\n"),
-    "no Dockerfile": ("I cannot\n```sh\nls\n```\n", ""),
-}
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_checkouts_have_their_commit_and_its_history():
+    make = """
+        git init --quiet origin
+        cd origin
+        git config user.name n
+        git config user.email e
+        for n in 1 2 3; do git commit --quiet --allow-empty --message=$n; git tag -m $n v$n; done
+    """
+    assert run(make).returncode == 0
+    commits = {"a": run("git -C origin rev-parse v2").stdout.strip(), "b": "v1"}
+    origin = f"file://{os.getcwd()}/origin"
+    lines = (f"{repo} {origin} {commit}\n" for repo, commit in commits.items())
+    Path("repositories.txt").write_text("".join(lines))
 
+    run(example("sh", "repositories.txt"))
 
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS.values(), ids=ANSWERS)
-def test_dockerfile_is_taken_out_of_an_answer(answer, expected):
-    Path("answers/gpt-5").mkdir(parents=True)
-    Path("answers/gpt-5/express.md").write_text(answer)
-    line = json.dumps({"model": "gamma", "repo": "flask", "answer": answer})
-    Path("answers.jsonl").write_text(line)
-
-    exec(example("python", "FENCED"), {})
-
-    for file in ("gpt-5/express", "gamma/flask"):
-        assert Path(f"artifacts/{file}.dockerfile").read_text() == expected
+    described = [run(f"git -C checkouts/{repo} describe").stdout for repo in commits]
+    assert described == ["v2\n", "v1\n"]
+    assert run("git -C checkouts/a rev-list --count HEAD").stdout == "2\n"
 
 
 @pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a clone")
@@ -241,8 +238,9 @@ def test_reward_is_written_only_if_there_is_a_score(fake, evaluate, faults, expe
 
 @pytest.mark.skipif(not shutil.which("junit-to-ctrf"), reason="needs npm's junit-to-ctrf")
 def test_junit_becomes_ctrf(fake, evaluate):
-    evaluate(["FROM x"], TRUE, FALSE, junit="score.xml")
+    evaluate(["FROM x"], TRUE, FALSE, output="report.json")
 
+    run(command("junit.py").replace("reports/", f"{PROJECT}/reports/"))
     run(command("npx junit-to-ctrf").replace("npx ", ""))
 
     found = json.loads(Path("ctrf/ctrf-report.json").read_text())["results"]
