@@ -107,7 +107,8 @@ _PATH = re.compile(r"[^./][^/]*(?:/[^./][^/]*)*")
 def read_rows(path: str, fields: Fields) -> Iterator[tuple[str, de.Json]]:
     """Yield the place and the row of each answer in a JSONL file, or in a folder of MODEL/REPO.md.
 
-    What is no JSON object is an empty row. Raises EvaluationError if a file cannot be read.
+    A line that is no JSON object is an empty row. Raises OSError or EvaluationError if a file
+    cannot be read.
     """
     if os.path.isdir(path):
         for folder, _, names in de.walk(path, refuse):
@@ -115,8 +116,9 @@ def read_rows(path: str, fields: Fields) -> Iterator[tuple[str, de.Json]]:
                 file = os.path.join(folder, name)
                 text = de.as_text(de.read_file(file)).lstrip("\ufeff")
                 yield file, dict(zip(fields, (os.path.relpath(folder, path), name[:-3], text)))
-    else:
-        for number, line in enumerate(de.read_file(path).split(b"\n"), 1):
+        return
+    with open(path, "rb") as lines:  # It may be too large for the memory.
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 yield f"{path}:{number}", de.parse_object(de.as_text(line).lstrip("\ufeff"))
 
@@ -127,7 +129,7 @@ def refuse(problem: object) -> NoReturn:
 
 
 def dockerfile_path(row: de.Json, fields: Fields) -> str:
-    """Return MODEL/REPO.dockerfile for a row; raise EvaluationError if it has not these texts."""
+    """Return MODEL/REPO.dockerfile for a row; raise EvaluationError if a text is missing."""
     for field in fields:
         if not isinstance(row.get(field), str):
             refuse(f"expected a JSON object with a text as '{field}'")
@@ -178,7 +180,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def import_answers(arguments: argparse.Namespace) -> collections.Counter[str]:
     """Write the Dockerfiles of all answers; return how many were written, refused and so on.
 
-    Prints what a person should look at. Raises EvaluationError if a file of answers cannot be read.
+    Prints what a person should look at. Raises OSError or EvaluationError if a file of answers
+    cannot be read.
     """
     counts = collections.Counter(written=0, unchanged=0, refused=0)
     taken: dict[str, str] = {}  # the places of answers, by the paths of their Dockerfiles
@@ -187,7 +190,7 @@ def import_answers(arguments: argparse.Namespace) -> collections.Counter[str]:
         for place, row in read_rows(given, fields):
             if arguments.model:
                 row[fields[0]] = arguments.model
-            if row.get(fields[2], ...) is None:
+            if row.get(fields[2], ...) is None:  # Without the key, the row is broken.
                 row[fields[2]] = ""
             try:
                 path = os.path.join(arguments.artifacts, dockerfile_path(row, fields))
@@ -212,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     de.accept_any_text()
     try:
         counts = import_answers(arguments)
-    except de.EvaluationError as error:
+    except (de.EvaluationError, OSError) as error:
         de.print_errors(str(error))
         return 1
     except KeyboardInterrupt:

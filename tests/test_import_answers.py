@@ -452,7 +452,7 @@ def test_unreadable_file_is_named():
     code, _, err = run("none", rows(row()))
 
     assert code == 1
-    assert err == "error: cannot read none: No such file or directory\n"
+    assert err == "error: [Errno 2] No such file or directory: 'none'\n"
 
 
 def test_unreadable_folder_is_an_error(monkeypatch):
