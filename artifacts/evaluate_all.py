@@ -5,9 +5,10 @@
     the reference    Dockerfiles that are known to be right: do they get all points on this host?
     first round      each whose report has no score for the same inputs
     second round     retries what has no score, except usage errors; and without the cache what load
-                     or network trouble may have affected: failed builds, timeouts, images that did
-                     not start, suspicious tests and builds. The reference of the repository is
-                     evaluated beside them. What lacked memory is retried alone on its host.
+                     or network trouble may have affected: failed builds (unless the next one would
+                     fail alike), timeouts, images that did not start, suspicious tests and builds.
+                     The reference of a repository is evaluated once beside all its retries. What
+                     lacked memory is retried alone on its host.
     try_host()       after many errors of the engine or of registries in a row: if a trivial
                      Dockerfile or the registry's control image fails too, stop
     print_summary()
@@ -55,6 +56,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Sequence,
+    Tuple,
 )
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -63,15 +65,22 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]  # a Dask worker has the evaluator 
 import DockerfileEvaluator as de
 
 DEFAULT_LAYOUT = "{model}/{repo}.dockerfile"
+# For Dockerfiles that no --layout matches, the first of these is suggested that matches all
+KNOWN_LAYOUTS = (
+    "{model}/{repo}/Dockerfile {model}/{repo}.dockerfile {model}/{repo}.Dockerfile "
+    "{model}/Dockerfile.{repo} {repo}/Dockerfile {repo}.dockerfile {repo}.Dockerfile "
+    "Dockerfile.{repo}"
+)
 MAX_PARALLEL = 8  # evaluations on this machine, unless --parallel says otherwise
 # Errors of a kind in a row, per parallel evaluation, before try_host() decides or, without reports,
 # the run stops
 MAX_ERRORS = {de.ENGINE: 3, de.FILE: 3, de.REGISTRY: 10}
-WORKER_TIMEOUT = 60  # seconds until the first Dask worker must be there
 TICK = 0.5  # seconds between checks for an interrupt
 SHOWN_NAMES = 50  # in a line of the summary
 QUIET = 30.0  # seconds of silence before a line says what runs
 HALF_LOG = 500_000  # bytes of the beginning of an evaluation's log that are kept
+# The exit codes of a RUN whose command cannot be executed, or does not exist: that will not change.
+NO_PROGRAM = (126, 127)
 REFERENCE = "reference"  # a suspicion: the Dockerfile that is known to be right failed, too
 CACHE_NAMESPACE = "--build-arg=BUILDKIT_CACHE_MOUNT_NS="
 
@@ -82,13 +91,11 @@ class Task(NamedTuple):
     model: str
     repo: str
     dockerfile: str  # a path
-    is_beside_retries: bool = False  # the reference beside retries: its report is not kept
 
     @property
     def name(self) -> str:
         """MODEL/REPO, for messages."""
-        name = de.printable(os.path.join(self.model, self.repo))
-        return f"{name} (beside retries)" if self.is_beside_retries else name
+        return de.printable(os.path.join(self.model, self.repo))
 
 
 # Stands for the control experiment among the tasks that run.
@@ -137,7 +144,7 @@ class Benchmark:
             dockerfile=task.dockerfile,
             repo=task.repo,
             rubric=self.rubric_path(task.repo),
-            output=None if task.is_beside_retries else self.report_path(task),
+            output=self.report_path(task),
             context=os.path.join(given.checkouts, task.repo) if given.checkouts else folder,
             overlay=folder if given.overlay else None,
             build_options=(*common.build_options, f"{CACHE_NAMESPACE}{namespace}"),
@@ -191,13 +198,7 @@ def find_answers(benchmark: Benchmark) -> Answers:
     answers = Answers([], set(), set(), {}, collections.defaultdict(list), [])
     overlays: dict[str, str] = {}
     places: set[tuple[str, str]] = set()  # model and repository, also of what is left out
-    for path, match in files_below(
-        arguments.artifacts, arguments.layouts.values(), answers.left_out
-    ):
-        if not match:
-            if "dockerfile" in os.path.basename(path).lower():
-                answers.unmatched.append(path)
-            continue
+    for path, match in matched_files(arguments.artifacts, arguments.layouts.values(), answers):
         other = overlays.setdefault(os.path.dirname(path), path)
         if arguments.overlay and other != path:
             raise de.EvaluationError(
@@ -261,34 +262,46 @@ def layout_pattern(layout: str) -> re.Pattern[str]:
     return re.compile("".join(parts.get(word) or re.escape(word) for word in words))
 
 
-def files_below(
-    folder: str, layouts: Collection[re.Pattern[str]], left_out: dict[str, list[str]]
-) -> Iterator[tuple[str, re.Match[str] | None]]:
-    """Yield each file below a folder in the order of names, and how the first layout matches.
+def matched_files(
+    folder: str, layouts: Collection[re.Pattern[str]], answers: Answers
+) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the files below a folder, in the order of names, and how the first layout matches.
 
-    Skips hidden files, folders named `checkouts`, and folders inside an answer of several files. A
-    link to a folder is followed, unless the folder was there before. Folders that cannot be read
-    are added to `left_out`.
+    Skips hidden files, folders named `checkouts`, and what else is in an answer of several files. A
+    link to a folder is followed, unless the folder was there before. What is left out or unmatched
+    is added to `answers`.
     """
 
     def unreadable(error: OSError) -> None:
-        left_out[str(error.strerror)].append(str(error.filename))
+        answers.left_out[str(error.strerror)].append(str(error.filename))
 
-    for place, folders, files in de.walk(folder, unreadable):
-        folders[:] = [name for name in folders if name[0] != "." and name != "checkouts"]
+    seen = set()
+    for place, folders, files in os.walk(folder, onerror=unreadable, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
         is_answer = False  # the folder as a whole
-        for name in (name for name in files if name[0] != "."):
+        for name in sorted(name for name in files if name[0] != "."):
             path = os.path.join(place, name)
             relative = os.path.relpath(path, folder)
             match = next(filter(None, (layout.fullmatch(relative) for layout in layouts)), None)
-            if match and "/" in relative[match.end(match.lastindex or 0) :]:  # after the names
+            if not match:
+                if "dockerfile" in name.lower() and not is_answer:
+                    answers.unmatched.append(path)
+                continue
+            if "/" in relative[match.end(match.lastindex or 0) :]:  # after the names
                 is_answer = True
             if os.path.isfile(path):
                 yield path, match
-            elif match:  # a pipe would block
-                left_out["not a regular file"].append(path)
-        if is_answer:
-            folders.clear()
+            else:  # A pipe would block.
+                answers.left_out["not a regular file"].append(path)
+        folders[:] = [
+            name for name in folders if not (is_answer or name[0] == "." or name == "checkouts")
+        ]
+        # Links last, so that a folder is met by its own path first.
+        folders.sort(key=lambda name: (os.path.islink(os.path.join(place, name)), name))
 
 
 def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
@@ -297,8 +310,7 @@ def is_selected(task: Task, arguments: argparse.Namespace) -> bool:
     The reference is in every shard, since each may use another engine.
     """
     part, parts = arguments.shard
-    number = zlib.crc32(os.fsencode(os.path.join(task.model, task.repo)))
-    is_mine = number % parts == part - 1
+    is_mine = zlib.crc32(os.fsencode(task.name)) % parts == part - 1
     is_chosen = task.model == arguments.reference or (is_mine and fits(task.model, arguments.model))
     return is_chosen and fits(task.repo, arguments.repo)
 
@@ -367,7 +379,7 @@ def evaluate_task(options: de.Options, shared: Shared, *, program: str, is_alone
     """
     docker = de.Docker(options.docker)
     docker.signals = shared.signals
-    log = f"{os.path.splitext(options.output)[0]}.log" if options.output else os.devnull
+    report_path = str(options.output)
     try:
         inputs = de.read_inputs(options._replace(output=None))
     except de.EvaluationError as error:
@@ -378,8 +390,8 @@ def evaluate_task(options: de.Options, shared: Shared, *, program: str, is_alone
                 for _ in range(shared.parallel if is_alone else 1):
                     stack.enter_context(shared.seats)
             docker.connect(de.RECOVERY_TIMEOUT)
-            if options.output:
-                de.check_writable(options.output)
+            de.check_writable(report_path)
+            log = f"{os.path.splitext(report_path)[0]}.log"
             stream: Any = stack.enter_context(BoundedFile(log))
             console = de.Console(stream, verbose=True)
             if stream.tell():
@@ -417,40 +429,13 @@ def try_host(options: de.Options, shared: Shared, *, registry: str) -> Outcome:
     return Outcome(None, de.REGISTRY if registry else de.ENGINE, problem)
 
 
-# On a Dask worker
-
-
-def run_on_worker(call: Call, options: de.Options, batch_id: str) -> Outcome:
-    """Call evaluate_task() or try_host() on a Dask worker; errors of its host have its name."""
-    from distributed import get_worker
-
-    worker = get_worker()
-    outcome = call(options, shared_on(batch_id, worker))._replace(worker=worker.address)
-    if not outcome.problem or outcome.kind not in (de.ENGINE, de.REGISTRY):
-        return outcome
-    return outcome._replace(problem=f"worker {worker.name}: {outcome.problem}")
-
-
-def shared_on(batch_id: str, dask_worker: Any) -> Shared:
-    """Return what the evaluations of a batch on a worker share.
-
-    It is kept in the worker, which loads this module again for each command that uses the cluster.
-    """
-    batches: dict[str, Shared] = vars(dask_worker).setdefault("evaluate_all", {})
-    return batches.setdefault(batch_id, Shared(dask_worker.state.nthreads))
-
-
-def interrupt_on_worker(batch_id: str, dask_worker: Any) -> None:
-    """Interrupt the evaluations of a batch on a worker: those that run, and later ones."""
-    shared_on(batch_id, dask_worker).signals.append(signal.SIGINT)
-
-
 # ---------------------------------------------------------------------------------------------
 # Where evaluations run
 # ---------------------------------------------------------------------------------------------
 
 Call = Callable[[de.Options, Shared], Outcome]  # evaluate_task(), try_host()
 Running = Dict["futures.Future[Outcome]", Task]
+Results = Iterator[Tuple[Task, Outcome]]
 
 
 class Workers(NamedTuple):
@@ -458,12 +443,10 @@ class Workers(NamedTuple):
 
     # Any worker does the call, or one of those with these addresses.
     submit: Callable[[Call, de.Options, Collection[str]], futures.Future[Outcome]]
-    threads: Callable[[], Mapping[str, int]]  # evaluations that run at a time, by address
+    parallel: Callable[[], int]  # evaluations that run at a time
     interrupt: Callable[[], Any]  # those that run, and later ones
-
-    def parallel(self) -> int:
-        """Return how many evaluations run at a time."""
-        return sum(self.threads().values()) or 1
+    # The addresses of workers that can take over, if the one of an outcome has no engine
+    others: Callable[[Outcome], Collection[str]]
 
 
 @contextlib.contextmanager
@@ -475,44 +458,10 @@ def threads(arguments: argparse.Namespace) -> Iterator[Workers]:
     with futures.ThreadPoolExecutor(parallel) as pool:
         yield Workers(
             submit=lambda call, options, _addresses: pool.submit(call, options, shared),
-            threads=lambda: {"": parallel},
+            parallel=lambda: parallel,
             interrupt=lambda: shared.signals.append(signal.SIGINT),
+            others=lambda _outcome: (),
         )
-
-
-@contextlib.contextmanager
-def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
-    """Yield the workers of a cluster; raise EvaluationError if there are none, or it is lost."""
-    batch_id = os.urandom(8).hex()
-    logging.disable()  # distributed would print tracebacks on the screen
-    client: Any = None
-    try:
-        from distributed import Client
-
-        client = Client(  # type: ignore[no-untyped-call]
-            arguments.dask, set_as_default=False, timeout=WORKER_TIMEOUT
-        )
-        client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
-        for path in (de.__file__, os.path.realpath(__file__)):
-            client.upload_file(path)
-
-        yield Workers(
-            # If these workers are lost, others will do.
-            submit=lambda call, options, addresses: client.get_executor(
-                pure=False, workers=list(addresses) or None, allow_other_workers=bool(addresses)
-            ).submit(run_on_worker, call, options, batch_id),
-            threads=client.nthreads,
-            interrupt=lambda: client.run(interrupt_on_worker, batch_id),
-        )
-    except de.EvaluationError:
-        raise
-    except Exception as error:  # noqa: BLE001 - distributed has many
-        message = f"--dask {arguments.dask}: {type(error).__name__}: {error}"
-        raise de.EvaluationError(de.ENGINE, message) from None
-    finally:
-        if client:
-            client.close(timeout=5)
-        logging.disable(logging.NOTSET)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -528,23 +477,23 @@ def share_of(report: Any) -> float:
     return float(summary["total_score"] / (summary["max_score"] or 1))
 
 
-def suspicions(report: Any) -> Collection[str]:
+def suspicions(report: Any) -> set[str]:
     """Return the kinds of trouble that may have cost points."""
     with contextlib.suppress(KeyError, TypeError):  # There is none, or of another version.
         if report["summary"]["failed_tests"]:
             places = [report["error"], report["build"], *report["test_results"]]
-            return sorted({place["suspect"] for place in places if place and place["suspect"]})
-    return ()
+            return {place["suspect"] for place in places if place and place["suspect"]}
+    return set()
 
 
 def score_of(report: de.Report, *, is_again: object = None) -> Score:
     """Return what is remembered of a report that has a score; raise an exception if it is wrong."""
-    error = report["error"]
     suspects = suspicions(report)
+    error = report["error"] or {"certain": True}
     is_doubtful = (
-        bool(error and not error["certain"])
+        not (error["certain"] or error.get("exit_code") in NO_PROGRAM)
         or report["environment"]["image_starts"] is False
-        or any(kind in de.ACCIDENTS for kind in suspects)
+        or not suspects.isdisjoint(de.ACCIDENTS)
         or any(row["status"] == de.TIMEOUT for row in report["test_results"])
     )
     share = share_of(report)
@@ -558,23 +507,22 @@ def score_of(report: de.Report, *, is_again: object = None) -> Score:
     )
 
 
-def better(earlier: de.Report | None, new: de.Report | None) -> de.Report | None:
+def better(earlier: de.Report | None, new: de.Report) -> de.Report:
     """Return which of two reports for the same inputs stays, with a summary of another attempt.
 
     A retry stays if it has at least as many points; one without a score never replaces a score. The
     other attempt of a second try is always the first one.
     """
     if not earlier:
-        return new and {**new, "repeated": False, "is_second_try": False, "other_attempt": None}
+        return {**new, "repeated": False, "is_second_try": False, "other_attempt": None}
     was_second_try = bool(earlier.get("is_second_try"))
-    stays, other = earlier, new
-    if new and share_of(new) >= share_of(earlier):
-        stays, other = new, earlier
-    attempt = other and {"summary": other["summary"], "error": other["error"]}
+    is_better = share_of(new) >= share_of(earlier)
+    stays, other = (new, earlier) if is_better else (earlier, new)
+    attempt = {"summary": other["summary"], "error": other["error"]}
     return {
         **stays,
         "repeated": True,
-        "is_second_try": was_second_try or stays is new,
+        "is_second_try": was_second_try or is_better,
         "other_attempt": earlier["other_attempt"] if was_second_try else attempt,
     }
 
@@ -600,7 +548,6 @@ class Batch:
       retries, blame_host() marks their failed builds and timeouts as suspicious; no score changes.
     - After MAX_ERRORS, _run_round() lets try_host() make an experiment; if that fails, the run
       stops.
-    - What failed on a Dask worker without an engine is done by another one.
     - The first of the user's signals interrupts all evaluations, and this waits for their clean-up;
       the second (after a stop, the first) ends the clean-up soon, and a third the program: see
       de.handle_signals().
@@ -616,9 +563,9 @@ class Batch:
         self.signals: list[int] = []  # of the user
         self.problem = ""  # says why the run has stopped
         self.screen = Screen()
-        self._failed_beside: set[str] = set()  # repositories whose reference failed beside retries
+        self._beside: set[Task] = set()  # the references that are evaluated beside retries
+        self._failed_beside: set[str] = set()  # the repositories of those that failed there
         self._doubts: list[Outcome] = []  # errors after which try_host() makes an experiment
-        self._without_engine: set[str] = set()  # the addresses of Dask workers
         for task in tasks:
             report = de.read_report(benchmark.report_path(task))
             if report and benchmark.is_current(report, benchmark.options(task)):
@@ -628,8 +575,8 @@ class Batch:
     def run(self, workers: Workers) -> None:
         """Run all rounds, until there is an interrupt in `signals`, or a `problem`."""
         de.handle_signals(lambda number, _frame: self.signals.append(number))
-        references = set(self.references)
-        due = [task for task in self.tasks if task not in self.scores and task not in references]
+        apart = {*self.scores, *self.references}  # done, or in a round of their own
+        due = [task for task in self.tasks if task not in apart]
         try:
             self._run_round(self.failing_references(), workers, later=len(due))
             self._judge_references()
@@ -663,7 +610,9 @@ class Batch:
         if not failing or self._has_stopped():
             return
         for task in failing[:SHOWN_NAMES]:
-            self.screen.line(f"reference fails: {task.repo} {self._shortfall(task)}")
+            self.screen.line(
+                de.printable(f"reference fails: {task.repo} {self._shortfall(task)}", 1000)
+            )
         if failing == self.references:
             self._stop(
                 "no reference gets all points on this machine "
@@ -685,7 +634,7 @@ class Batch:
             reasons = [report["error"]["message"]]
         points = f"{summary['total_score']:.15g} of {summary['max_score']:.15g}"
         result = ": ".join([points, *reasons[:1]])
-        return de.printable("; warning: ".join([result, *report["warnings"]]), 1000)
+        return "; warning: ".join([result, *report["warnings"]])
 
     def problem_of(self, task: Task) -> str:
         """Return why a task has no score, in the same words for each image of a registry."""
@@ -698,12 +647,12 @@ class Batch:
         )
 
     def _with_references(self, again: Sequence[Task]) -> list[Task]:
-        """Return the retries in the order of repositories, each beside its reference."""
-        repos = {task.repo for task in again if task not in self.references}
-        beside = [
-            task._replace(is_beside_retries=True) for task in self.references if task.repo in repos
-        ]
-        return sorted([*beside, *again], key=lambda task: task.repo)
+        """Return the retries in the order of repositories, with the reference of each once."""
+        repos = {task.repo for task in again if task.model != self.benchmark.arguments.reference}
+        self._beside.update(task for task in self.references if task.repo in repos)
+        return sorted(
+            {*self._beside, *again}, key=lambda task: (task.repo, task not in self._beside, task)
+        )
 
     def _is_due_again(self, task: Task) -> bool:
         """Return whether the second round evaluates a task."""
@@ -711,8 +660,7 @@ class Batch:
             return False
         if task in self.scores:
             return self.scores[task].needs_retry
-        outcome = self.outcomes.get(task)
-        return not outcome or outcome.kind != de.USAGE
+        return self.outcomes.get(task, Outcome(None)).kind != de.USAGE
 
     def _run_round(
         self, due: Sequence[Task], workers: Workers, *, later: int = 0, is_last: bool = False
@@ -726,8 +674,7 @@ class Batch:
         done = 0
         kind = ""  # of the latest error, and for each of its kind in a row the registry that failed
         registries: list[str] = []
-        repos = {task.repo for task in due if task.is_beside_retries}
-        for task, result in after_references(self._results(due, workers), repos):
+        for task, result in after_references(self._results(due, workers), self._beside):
             if result.kind == de.INTERRUPTED:
                 continue
             if task is CONTROL_EXPERIMENT:
@@ -765,7 +712,7 @@ class Batch:
                 f"many {outcome.kind} errors, but the control experiment succeeds: continuing"
             )
 
-    def _results(self, due: Sequence[Task], workers: Workers) -> Iterator[tuple[Task, Outcome]]:
+    def _results(self, due: Sequence[Task], workers: Workers) -> Results:
         """Yield each task with its outcome when it ends; after a stop only what has begun.
 
         For an error in `_doubts` an experiment is made where it came from, and nothing begins
@@ -795,8 +742,8 @@ class Batch:
                 task = running.pop(future)
                 since.pop(task, None)
                 outcome = outcome_of(future)
-                is_control = task is CONTROL_EXPERIMENT
-                others = () if is_control else self._other_workers(outcome, workers)
+                is_final = task is CONTROL_EXPERIMENT or self._has_stopped()
+                others = () if is_final else workers.others(outcome)
                 if others:
                     running[self._submit(task, workers, others)] = task
                 else:
@@ -811,19 +758,8 @@ class Batch:
             running[future] = CONTROL_EXPERIMENT
         if not self._has_stopped() and CONTROL_EXPERIMENT not in running.values():
             # Twice as many as can run, so that no worker waits for us.
-            room = max(2 * workers.parallel() - len(running), 0)
-            for task in itertools.islice(waiting, room):
+            for task in itertools.islice(waiting, max(2 * workers.parallel() - len(running), 0)):
                 running[self._submit(task, workers)] = task
-
-    def _other_workers(self, outcome: Outcome, workers: Workers) -> Collection[str]:
-        """Return the addresses of other Dask workers if the one of an outcome has no engine.
-
-        distributed.Reschedule does not suffice: the scheduler may choose the same one for ever.
-        """
-        if outcome.kind != de.ENGINE or outcome.report or self._has_stopped():
-            return ()
-        self._without_engine.add(outcome.worker)
-        return workers.threads().keys() - self._without_engine
 
     def _submit(
         self, task: Task, workers: Workers, addresses: Collection[str] = ()
@@ -834,7 +770,7 @@ class Batch:
         """
         options = self.benchmark.options(task)
         suspects = suspicions(de.read_report(options.output or ""))
-        if task in self.scores or task.is_beside_retries or suspects:
+        if task in self.scores or task in self._beside or suspects:
             options = options._replace(build_options=(*options.build_options, "--no-cache"))
         call = functools.partial(evaluate_task, program=de.__file__, is_alone="memory" in suspects)
         return workers.submit(call, options, addresses)
@@ -844,17 +780,18 @@ class Batch:
 
         A score is never lost: what is on the disk is replaced in one step, by what better() says.
         """
-        if task.is_beside_retries:
+        earlier_score = self.scores.get(task)
+        if task in self._beside:
             if share_of(outcome.report) < 1:
                 self._failed_beside.add(task.repo)
-            return outcome
+            if earlier_score and not earlier_score.needs_retry:
+                return outcome  # It only had to show what this host can do now.
         options = self.benchmark.options(task)
         path = str(options.output)
         new: Any = outcome.report
         if de.is_scored(new) and not self.benchmark.is_current(new, options):
             outcome = Outcome(None, de.FILE, "the files have changed, or differ on the worker")
             new = None
-        earlier_score = self.scores.get(task)
         earlier = None
         if earlier_score:
             if not new:
@@ -863,17 +800,17 @@ class Batch:
             is_unreadable = not earlier and os.path.lexists(path)
             if is_unreadable and share_of(new) < earlier_score.share:
                 return Outcome(None, de.FILE, f"cannot read the earlier report: {path}")
-        report: Any = better(earlier, new)
+        report: Any = new and better(earlier, new)
         if de.is_scored(report) and task.repo in self._failed_beside:
             report = blame_host(report)
-        problems = de.write_reports(report, options) if report else []
-        if problems:
-            outcome = Outcome(None, de.FILE, problems[0].replace(f"{path}: ", ""))
+        problem = de.write_report(report, path) if report else ""
+        if problem:
+            outcome = Outcome(None, de.FILE, problem.replace(f"{path}: ", ""))
         elif de.is_scored(report):
             self.scores[task] = score_of(report)
         else:  # Somebody may have deleted the earlier report.
             self.scores.pop(task, None)
-        if not earlier_score and (problems or not report):
+        if not earlier_score and (problem or not report):
             with contextlib.suppress(OSError):
                 de.keep_previous(path)  # A score for other inputs would count for the new ones.
         if task not in self.scores:
@@ -881,19 +818,17 @@ class Batch:
         return outcome
 
 
-def after_references(
-    results: Iterable[tuple[Task, Outcome]], repos: Iterable[str]
-) -> Iterator[tuple[Task, Outcome]]:
-    """Hold back the retries of these repositories until the reference beside them has ended.
+def after_references(results: Results, references: Collection[Task]) -> Results:
+    """Hold back what is retried beside these references until its reference has ended.
 
     If the reference is interrupted, its retries are lost: the next start runs all of them again.
     """
-    waiting = set(repos)
+    waiting = {task.repo for task in references}
     held: dict[str, list[tuple[Task, Outcome]]] = collections.defaultdict(list)
     for task, outcome in results:
-        if task.repo in waiting and not task.is_beside_retries:
+        if task.repo in waiting and task not in references:
             held[task.repo].append((task, outcome))
-        elif not task.is_beside_retries or outcome.kind != de.INTERRUPTED:
+        elif task not in references or outcome.kind != de.INTERRUPTED:
             waiting.discard(task.repo)
             yield task, outcome
             yield from held.pop(task.repo, ())
@@ -994,17 +929,36 @@ def print_plan(batch: Batch, answers: Answers) -> None:
     lacking = sorted({task.repo for task in answers.tasks} - references)
     if references and lacking:
         say(f"no reference: {de.quoted(lacking, SHOWN_NAMES)}")
-    print_left_out(answers)
-    if answers.unmatched:
-        say(f"not matched by any --layout: {de.quoted(answers.unmatched)}")
+    print_left_out(batch.benchmark, answers)
     if not batch.benchmark.arguments.checkouts:
         say("build context: the folder of each Dockerfile (see --checkouts)")
 
 
-def print_left_out(answers: Answers) -> None:
-    """Print what is not evaluated, and why."""
+def print_left_out(benchmark: Benchmark, answers: Answers) -> None:
+    """Print what is not evaluated, and why; and what no --layout matches."""
     for problem, paths in answers.left_out.items():
         say(f"left out: {de.printable(problem)}: {de.quoted(paths)}")
+    if answers.unmatched:
+        say(
+            f"not matched by any --layout: {de.quoted(answers.unmatched)}"
+            f"{layout_hint(benchmark, answers)}"
+        )
+
+
+def layout_hint(benchmark: Benchmark, answers: Answers) -> str:
+    """Return the options that also match what no --layout matches, or "".
+
+    There must be one of KNOWN_LAYOUTS that matches all of that, and then a rubric for some of it.
+    """
+    given = benchmark.arguments
+    paths = [os.path.relpath(path, given.artifacts) for path in answers.unmatched]
+    for layout in KNOWN_LAYOUTS.split():
+        found = list(filter(None, map(layout_pattern(layout).fullmatch, paths)))
+        rubrics = (benchmark.rubric_path(match["repo"]) for match in found)
+        if len(found) == len(paths) and any(map(os.path.exists, rubrics)):
+            layouts = [*given.layouts, layout] if answers.models else [layout]
+            return f" (use {' '.join(f'--layout={de.shell_word(each)}' for each in layouts)})"
+    return ""
 
 
 def print_summary(batch: Batch) -> None:
@@ -1014,16 +968,16 @@ def print_summary(batch: Batch) -> None:
         score = batch.scores.get(task)
         if not score:
             names[f"no score: {batch.problem_of(task)}"].append(task.name)
-        for suspect in score.suspects if score else ():
+            continue
+        for suspect in score.suspects:
             advice = (
-                "packages were withdrawn, so older scores do not compare"
+                "withdrawn, or never existed for this release"
                 if suspect == "gone"
                 else "check them, and use --again suspicious if the host was at fault"
             )
             names[f"suspicious failures ({suspect}): {advice}"].append(task.name)
     for task in batch.failing_references():
-        if task in batch.scores:
-            names["reference fails"].append(task.repo)
+        names["reference fails"].append(task.repo)
     for title in sorted(names):
         say(f"{title}: {de.quoted(names[title], SHOWN_NAMES)}")
     tries = [score.gain for score in batch.scores.values() if score.gain is not None]
@@ -1034,8 +988,9 @@ def print_summary(batch: Batch) -> None:
         shares = [batch.scores[task].share for task in tasks if task in batch.scores]
         mean = de.percent(sum(shares), len(shares))
         words = [f"mean score {mean} of {counted(len(shares), 'Dockerfile')}"] if shares else []
-        if len(shares) < len(tasks):
-            words.append(f"{len(tasks) - len(shares)} without a score")
+        lacking = len(tasks) - len(shares)
+        if lacking:
+            words.append(f"{lacking} without a score")
         say(f"{model}: {', '.join(words)}")
     say(f"{len(batch.scores)} of {len(batch.tasks)} Dockerfiles have a score")
 
@@ -1043,6 +998,12 @@ def print_summary(batch: Batch) -> None:
 # ---------------------------------------------------------------------------------------------
 # Command line
 # ---------------------------------------------------------------------------------------------
+
+
+def run_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of the options of add_run_options(), as keywords of evaluate()."""
+    names = "build_timeout start_timeout build_options run_options docker offline"
+    return {name: getattr(arguments, name) for name in names.split()}
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -1055,7 +1016,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         arguments.layouts = {
             text: layout_pattern(text) for text in arguments.layouts or [DEFAULT_LAYOUT]
         }
-        arguments.common = de.checked(de.Options("", "", **de.run_arguments(arguments)))
+        arguments.common = de.completed(de.Options("", "", **run_arguments(arguments)))
     except ValueError as error:
         parser.error(str(error))
     for name in ("artifacts", "rubrics", "checkouts", "reports"):
@@ -1174,9 +1135,10 @@ def _add_how(group: argparse._ArgumentGroup) -> None:
 
 def _shard(text: str) -> tuple[int, int]:
     numbers = re.fullmatch("([1-9][0-9]*)/([1-9][0-9]*)", text)
-    if not numbers or int(numbers[1]) > int(numbers[2]):
+    part, parts = map(int, numbers.groups()) if numbers else (1, 0)
+    if part > parts:
         raise argparse.ArgumentTypeError("expected K/N with K from 1 to N")
-    return int(numbers[1]), int(numbers[2])
+    return part, parts
 
 
 def _positive(text: str) -> int:
@@ -1204,12 +1166,13 @@ def _main(arguments: argparse.Namespace) -> int:
         de.print_errors(str(error))
         return 2
     is_found = any(fits(task.model, arguments.model) for task in answers.tasks)
-    if not is_found and not answers.left_out:
+    if not (is_found or answers.left_out):
         de.print_errors(nothing_found(arguments, answers))
+        print_left_out(benchmark, answers)
         return 1
     batch = Batch(benchmark, answers.tasks)
     print_plan(batch, answers)
-    is_complete = not answers.left_out
+    lacks_scores = bool(answers.left_out)
     reference = arguments.reference
     if reference and answers.tasks and not batch.references:
         what = f"'{reference}' to evaluate: all are left out, or not selected by --repo"
@@ -1218,32 +1181,113 @@ def _main(arguments: argparse.Namespace) -> int:
         de.print_errors(f"--reference: no Dockerfile of {what}")
         return 2
     if arguments.list or not answers.tasks:
-        return int(not is_complete)
+        return int(lacks_scores)
     try:
         with (dask_workers if arguments.dask else threads)(arguments) as workers:
             batch.run(workers)
     except de.EvaluationError as error:  # no engine, or the cluster is lost
         de.print_errors(str(error))
-        is_complete = False
+        lacks_scores = True
     print_summary(batch)
-    print_left_out(answers)
+    print_left_out(benchmark, answers)
     if batch.problem or batch.signals:
         say(f"{batch.problem or 'interrupted'}; start the same command again to continue")
     if batch.signals:
         return 128 + batch.signals[0]
-    is_complete &= not batch.problem and len(batch.scores) == len(batch.tasks)
-    return int(not is_complete)
+    return int(lacks_scores or bool(batch.problem) or len(batch.scores) < len(batch.tasks))
 
 
 def nothing_found(arguments: argparse.Namespace, answers: Answers) -> str:
     """Return why there is nothing to evaluate."""
     if not answers.models:
-        problem = f"no file in {arguments.artifacts} is like {de.quoted(arguments.layouts)}"
-        return f"{problem}; a file there: {answers.unmatched[0]}" if answers.unmatched else problem
+        return f"no file in {arguments.artifacts} is like {de.quoted(arguments.layouts)}"
     models, repos = (
         de.quoted(sorted(names), SHOWN_NAMES) for names in (answers.models, answers.repos)
     )
     return f"no Dockerfile is selected; models there: {models}; repositories there: {repos}"
+
+
+# ---------------------------------------------------------------------------------------------
+# The workers of a Dask cluster, for --dask
+# ---------------------------------------------------------------------------------------------
+
+WORKER_TIMEOUT = 60  # seconds until the first worker must be there
+
+
+@contextlib.contextmanager
+def dask_workers(arguments: argparse.Namespace) -> Iterator[Workers]:
+    """Yield the workers of a cluster; raise EvaluationError if there are none, or it is lost."""
+    batch_id = os.urandom(8).hex()
+    without_engine: set[str] = set()
+    logging.disable()  # distributed would print tracebacks on the screen
+    client: Any = None
+    try:
+        from distributed import Client
+
+        client = Client(  # type: ignore[no-untyped-call]
+            arguments.dask, set_as_default=False, timeout=WORKER_TIMEOUT
+        )
+        client.wait_for_workers(1, timeout=WORKER_TIMEOUT)
+        for path in (de.__file__, os.path.realpath(__file__)):
+            client.upload_file(path)
+
+        yield Workers(
+            # If these workers are lost, others will do.
+            submit=lambda call, options, addresses: client.get_executor(
+                pure=False, workers=list(addresses) or None, allow_other_workers=bool(addresses)
+            ).submit(run_on_worker, call, options, batch_id),
+            parallel=lambda: sum(client.nthreads().values()) or 1,
+            interrupt=lambda: client.run(interrupt_on_worker, batch_id),
+            others=lambda outcome: other_workers(outcome, client.nthreads(), without_engine),
+        )
+    except de.EvaluationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - distributed has many
+        message = f"--dask {arguments.dask}: {type(error).__name__}: {error}"
+        raise de.EvaluationError(de.ENGINE, message) from None
+    finally:
+        if client:
+            client.close(timeout=5)
+        logging.disable(logging.NOTSET)
+
+
+def other_workers(
+    outcome: Outcome, addresses: Iterable[str], without_engine: set[str]
+) -> Collection[str]:
+    """Return the addresses of other workers if the one of an outcome has no engine.
+
+    It is added to `without_engine`. distributed.Reschedule does not suffice: the scheduler may
+    choose the same one for ever.
+    """
+    if outcome.kind != de.ENGINE or outcome.report:
+        return ()
+    without_engine.add(outcome.worker)
+    return set(addresses) - without_engine
+
+
+def run_on_worker(call: Call, options: de.Options, batch_id: str) -> Outcome:
+    """Call evaluate_task() or try_host() on a Dask worker; errors of its host have its name."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    outcome = call(options, shared_on(batch_id, worker))._replace(worker=worker.address)
+    if not outcome.problem or outcome.kind not in (de.ENGINE, de.REGISTRY):
+        return outcome
+    return outcome._replace(problem=f"worker {worker.name}: {outcome.problem}")
+
+
+def shared_on(batch_id: str, dask_worker: Any) -> Shared:
+    """Return what the evaluations of a batch on a worker share.
+
+    It is kept in the worker, which loads this module again for each command that uses the cluster.
+    """
+    batches: dict[str, Shared] = vars(dask_worker).setdefault("evaluate_all", {})
+    return batches.setdefault(batch_id, Shared(dask_worker.state.nthreads))
+
+
+def interrupt_on_worker(batch_id: str, dask_worker: Any) -> None:
+    """Interrupt the evaluations of a batch on a worker: those that run, and later ones."""
+    shared_on(batch_id, dask_worker).signals.append(signal.SIGINT)
 
 
 if __name__ == "__main__":

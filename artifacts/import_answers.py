@@ -111,8 +111,9 @@ def read_rows(path: str, fields: Fields) -> Iterator[tuple[str, de.Json]]:
     cannot be read.
     """
     if os.path.isdir(path):
-        for folder, _, names in de.walk(path, refuse):
-            for name in fnmatch.filter(names, "*.md"):
+        for folder, below, names in os.walk(path, onerror=refuse):
+            below.sort()
+            for name in fnmatch.filter(sorted(names), "*.md"):
                 file = os.path.join(folder, name)
                 text = de.as_text(de.read_file(file)).lstrip("\ufeff")
                 yield file, dict(zip(fields, (os.path.relpath(folder, path), name[:-3], text)))

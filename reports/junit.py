@@ -27,7 +27,7 @@ _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # X
 
 def clean(text: str) -> str:
     """Return a text without terminal codes, and with a mark for what XML forbids."""
-    return _NO_XML.sub("\ufffd", de._COLORS.sub("", text))
+    return _NO_XML.sub("\ufffd", de.TERMINAL_CODES.sub("", text))
 
 
 def as_suite(report: de.Report) -> ElementTree.Element:

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+import DockerfileEvaluator as de
+
 
 def read_table(text, **defaults):
     """Return the rows of a text; a line without indentation, `when -> then`, begins one.
@@ -43,6 +45,18 @@ def output_contains(command, *contains, **more):
 
 def files_exist(*paths, **more):
     return {"type": "files_exist", "params": {"paths": list(paths)}, **more}
+
+
+def read_tests(*tests):
+    """Return tests as the evaluator reads them from a rubric."""
+    return de.read_rubric(json.dumps({"tests": tests}).encode(), "rubric").tests
+
+
+def judged(test, output, code=0):
+    """Return the result of a test that has printed `output` and ended with an exit code."""
+    (test,) = read_tests(test)
+    container = de.ContainerRun(de.EXIT, docker_code=code, test_code=code, output=output)
+    return de.verdict(test, container)
 
 
 TRUE = run_command("cd /")

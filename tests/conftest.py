@@ -23,7 +23,7 @@ PROGRAM = [sys.executable, str(PROJECT / "DockerfileEvaluator.py")]
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 ENGINE_REQUIRED = os.environ.get("DOCKERFILE_EVALUATOR_REQUIRE_ENGINE") == "1"
 STARTED_IN = dict(os.environ)
-KEPT = {"PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_BUILDKIT"}
+KEPT = {"PATH", "LANG", "DOCKER_HOST", "DOCKER_CONTEXT"}
 # tests/run and tests/with-engine set these.
 KEPT |= {"COVERAGE_PROCESS_CONFIG", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "GOGC"}
 
@@ -269,14 +269,21 @@ def shell(request, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def any_engine():
-    """Skip a test where no engine answers; fail it where one is required."""
+def any_engine(tmp_path_factory):
+    """Skip a test where no engine answers; fail it where one is required.
+
+    From then on `docker` is a program that builds with BuildKit.
+    """
     if not engine_answers():
         if ENGINE_REQUIRED:
             pytest.fail(
                 "no docker engine answers, and DOCKERFILE_EVALUATOR_REQUIRE_ENGINE=1 is set"
             )
         pytest.skip("no docker engine answers (tests/with-engine starts one)")
+    program = find_buildkit() or pytest.fail("no docker program here builds with BuildKit")
+    folder = tmp_path_factory.mktemp("buildkit")
+    (folder / "docker").symlink_to(program)
+    os.environ["PATH"] = STARTED_IN["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture(scope="session")
@@ -289,17 +296,12 @@ def networked_engine(any_engine):
 
 @pytest.fixture(scope="session")
 def example_image(networked_engine):
-    """Build the image of artifacts/example.dockerfile once, with the legacy builder."""
+    """Build the image of artifacts/example.dockerfile once; evaluations take its layers."""
     files = ["--file", "artifacts/example.dockerfile", "artifacts"]
     words = ["docker", "build", "--quiet", "--tag", "readme-example", *files]
-    subprocess.run(words, check=True, cwd=str(PROJECT), env={**STARTED_IN, "DOCKER_BUILDKIT": "0"})
+    subprocess.run(words, check=True, cwd=str(PROJECT), env={**STARTED_IN, "DOCKER_BUILDKIT": "1"})
     yield
     docker("image", "rm", "readme-example")
-
-
-@pytest.fixture
-def layers_of_the_example(example_image, legacy):
-    """Let evaluations of the example take their layers from the build cache."""
 
 
 def can_start_engines():
@@ -348,40 +350,6 @@ def private_engine(any_engine, tmp_path_factory):
             return stack.enter_context(started_engine(folder, saved("busybox:stable"), **options))
 
         yield start
-
-
-@pytest.fixture(scope="session")
-def buildkit_program(any_engine):
-    """Return a docker CLI that builds with BuildKit.
-
-    With DOCKERFILE_EVALUATOR_ANY_BUILDER=1 it is the one on the PATH, whatever it builds with.
-    """
-    if os.environ.get("DOCKERFILE_EVALUATOR_ANY_BUILDER") == "1":
-        return shutil.which("docker")
-    return find_buildkit() or pytest.fail(
-        "no docker CLI here builds with BuildKit; Debian's docker.io does"
-    )
-
-
-@pytest.fixture
-def buildkit(buildkit_program, monkeypatch, tmp_path):
-    programs = tmp_path / "buildkit"
-    programs.mkdir()
-    os.symlink(buildkit_program, str(programs / "docker"))
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("DOCKER_BUILDKIT", "1")
-
-
-@pytest.fixture
-def legacy(monkeypatch):
-    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
-
-
-@pytest.fixture(params=["legacy", "buildkit"])
-def builder(request):
-    """Build with the legacy builder, then with BuildKit."""
-    request.getfixturevalue(request.param)
-    return request.param
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 It does not test docker. Images and containers are files, and the /bin/sh of a container is that of
 this machine: it has ended when `docker run` begins. What hangs lets the clock run, so that nobody
-waits. inject() lets calls fail, hang or die. A folder has all of it:
+waits. A folder has all of it:
 
 calls        a line per call: its name and arguments
 settings     a dict: what the engine returns, and the faults
@@ -16,13 +16,26 @@ A call's name is its subcommand, such as "build" or "image rm". The experiments 
 own: "control COPY", "control RUN" and "control run" of the trivial Dockerfile, "from" of a
 Dockerfile that is only a FROM, "syntax" of one with today's syntax.
 
-The builder is the legacy one. A Dockerfile may have any lines; these mean something:
+The builder is BuildKit. A Dockerfile may have any lines; these mean something:
 
 FROM IMAGE      fails with settings["pull"][IMAGE], or that of its registry, unless it is there
 COPY missing …  fails
 RUN exit N      fails with this exit code, after it has printed "last words of the build"
 RUN sleep       never ends
 RUN ["/…"]      fails, since there is no such program
+
+A fault is a line: the name of a call, or '*' for all, and words. "; " is between two faults:
+
+    build nth=1 at='RUN make' prints='make: Cannot fork' error=2; 'image rm' do=hang
+
+nth=N since=N             only the Nth call of this name; all since the Nth
+given=WORD without=WORD   only calls with this argument; without it
+at=TITLE prints=LINES     BuildKit's log ends with this step (do=hang: it is running; '': with none)
+error=TEXT                docker's error then; a number is the exit code of a RUN
+code=N stdout= stderr=    otherwise how the command ends, and what it prints
+do=HOW                    it does not fail, but `hang`, `die`, … (FAULTS and ended() have all)
+
+"pull IMAGE=ERROR" is another: docker cannot pull this image, or any of this registry.
 """
 
 from __future__ import annotations
@@ -62,7 +75,7 @@ SETTINGS: dict[str, Any] = {
 LOST = "Cannot connect to the Docker daemon at unix:///fake. Is the docker daemon running?\n"
 EXPERIMENTS = {"RUN": "control RUN", "FROM": "from", "LABEL": "syntax"}  # by the last instruction
 KILLED = -signal.SIGKILL
-HANGS = signal.SIGUSR2  # what `sleep` sends to all processes of its container
+HANGS = signal.SIGPROF  # what `sleep` sends to all processes of its container
 SLEEP = f"""#!/bin/sh
 case $1 in [1-9][0-9]*) kill -{HANGS} 0 ;; esac
 exec /bin/sleep "$@"
@@ -154,6 +167,22 @@ class Process:
         return self.returncode
 
 
+def step(number, title, printed="", error="", code=0):
+    """Return what BuildKit prints of a step: it may end, end the build, or (code None) hang."""
+    lines = [f"#{number} {title}", *(f"#{number} 0.1 {line}" for line in printed.splitlines())]
+    if code == 0:
+        lines += [f"#{number} DONE 0.1s", ""]
+    elif code is not None:
+        lines += [f"#{number} ERROR: {error}", "------", f" > {title}:", "------"]
+        lines.append(f"ERROR: failed to solve: {error}")
+    return "\n".join(lines) + "\n"
+
+
+def run_error(command, code):
+    """Return the error of a RUN that ended with an exit code."""
+    return f'process "/bin/sh -c {command}" did not complete successfully: exit code: {code}'
+
+
 class DockerError(Exception):
     """An error of docker, with an exit code."""
 
@@ -230,18 +259,11 @@ class Engine:
         (self.folder / "settings").write_text(repr(self.settings))
 
     def fault(self, on, do="fail", **details):
-        """Let a call fail, or another thing happen: see FAULTS.
-
-        It is `on` calls of a name ("*": of all), `given` a word that the call has, and `without`
-        another: on the `nth` of them, on all `since` that one, or on all.
-        """
+        """Let calls with the name `on` go wrong; the details are as in the lines above."""
         self.set(faults=[*self.settings["faults"], {"on": on, "do": do, **details}])
 
     def inject(self, faults):
-        r"""Let calls fail, in words, with "; " between two calls: build nth=1 stderr='a\nb'.
-
-        "pull IMAGE=ERROR": docker cannot get this image, or any of this registry.
-        """
+        """Let calls go wrong as the lines above say."""
         for line in filter(None, faults.split("; ")):
             on, *words = shlex.split(line)
             pairs = (word.replace("\\n", "\n").split("=", 1) for word in words)
@@ -341,7 +363,7 @@ class Engine:
 
     def _need(self, path, code=1):
         if not path.exists():
-            raise DockerError(f"No such image or container: {path.name}", code)
+            raise DockerError(f"No such {path.parent.name[:-1]}: {path.name}", code)
         return path
 
     def _version(self, call):
@@ -367,39 +389,43 @@ class Engine:
         other.touch()
 
     def _image_rm(self, call):
-        (tag,) = call.operands
-        image = self._need(self._image(tag))
-        if any(self._state(name).get("Image") == tag for name in os.listdir(str(self.containers))):
-            if "--force" not in call.options:
-                raise DockerError("conflict: a container is using its referenced image")
-            self._image("<none>").touch()  # The containerd store keeps it without a name.
-        image.unlink()
+        used = [self._state(name).get("Image") for name in os.listdir(str(self.containers))]
+        for tag in call.operands:
+            image = self._need(self._image(tag))
+            if tag in used:
+                if "--force" not in call.options:
+                    raise DockerError("conflict: a container is using its referenced image")
+                self._image("<none>").touch()  # The containerd store keeps it without a name.
+            image.unlink()
 
     def _build(self, call):
-        log = "Sending build context to Docker daemon  2.048kB\n"
+        log = ""
         for at, line in enumerate(call.lines, 1):
-            log += f"Step {at}/{len(call.lines)} : {line}\n"
-            code, error = self._instruction(line)
+            name, _, words = line.partition(" ")
+            image = words.split()[0] if name == "FROM" and words else ""
+            title = f"[internal] load metadata for {image}" if image else f"[{at}/9] {line}"
+            code, printed, error = self._instruction(line, image)
             if code != 0:
-                return Reply(code, log, f"{error}\n")
+                return Reply(code, "", log + step(at, title, printed, error, code))
+            log += step(at, title)
         self._image(call.options["--tag"]).touch()
-        return Reply(stdout=log)
+        return Reply(stderr=log)
 
-    def _instruction(self, line):
-        """Return the exit code of an instruction, None if it never ends, and docker's error."""
-        name, _, words = line.partition(" ")
-        if name == "FROM" and words:
-            problem = self._pull(words.split()[0])
-            return int(bool(problem)), problem
+    def _instruction(self, line, image):
+        """Return the exit code of docker, None if it never ends, what is printed, and the error."""
+        if image:
+            problem = self._pull(image)
+            return int(bool(problem)), "", problem
+        words = line.partition(" ")[2]
         if words.startswith("missing"):
-            return 1, "COPY failed: stat missing: file does not exist"
-        if re.fullmatch(r'\["/\w+"\]', words):
-            return 1, f"OCI runtime create failed: exec: {words}: no such file or directory"
-        if line == "RUN sleep":
-            return None, ""
+            return 1, "", '"/missing": not found'
         found = re.match(r"RUN exit (\d+)", line)
-        error = f"The command '/bin/sh -c {words}' returned a non-zero code: {found and found[1]}"
-        return int(found[1]) if found else 0, f"last words of the build\n{error}"
+        if found:
+            return int(found[1]) and 1, "last words of the build", run_error(words, found[1])
+        if re.fullmatch(r'\["/\w+"\]', words):
+            printed = f"runc run failed: exec: {words}: no such file or directory"
+            return 1, printed, run_error(words, 127)
+        return None if line == "RUN sleep" else 0, "", ""
 
     def _pull(self, image):
         """Return why docker cannot get an image, or ""."""
@@ -431,7 +457,8 @@ class Engine:
         return Reply(stdout=json.dumps({**self._state(name), **self.settings["state"]}))
 
     def _container_rm(self, call):
-        self._need(self.containers / call.operands[0]).unlink()
+        for name in call.operands:
+            self._need(self.containers / name).unlink()
 
     def _run(self, call):
         tag, *words = call.operands
@@ -457,10 +484,12 @@ class Engine:
 
     def _exec(self, call):
         """Run a test beside a service, or wait until that listens on its port."""
-        name, _, *words = call.operands
+        name, program, *words = call.operands
         self._need(self.containers / name)
+        if program != "/bin/sh":
+            return Reply(127, f"exec: {program}: no such file or directory\n")
         if len(words) == 2:  # A test has arguments.
-            return Reply(0 if self.settings["listens"] else None)
+            return Reply(0 if self.settings["listens"] else None, "begun\n")
         return self._execute(words)
 
     def _logs(self, _call):
@@ -500,10 +529,25 @@ def ended(engine, call, work, fault):
     do, _, after = fault["do"].partition(" ")
     reply = work() if after or do == "print" else Reply()
     code = {"fail": fault.get("code", 1), "hang": None, "die": KILLED}.get(do, reply.code)
+    if {"at", "error"} & set(fault):
+        reply = reply._replace(stdout="", stderr=failed_log(fault, code))
     late = None
     if fault["do"] == "hang" and call.command == "run":
         late = functools.partial(engine.write_state, call.options["--name"], Running=True)
     return Reply(code, fault.get("stdout", reply.stdout), fault.get("stderr", reply.stderr), late)
+
+
+def failed_log(fault, code):
+    """Return BuildKit's log of a build that ended, or hangs, at a step or beside all steps."""
+    title, error = fault.get("at", ""), fault.get("error", "")
+    if str(error).isdigit():
+        error = run_error(title.partition(" ")[2], error)
+    log = step(1, "[internal] load build definition from Dockerfile")
+    if not title:
+        return log + f"ERROR: failed to solve: {error}\n" * bool(error)
+    # An instruction has its stage before it.
+    title = f"[2/9] {title}" if title[0].isupper() else title
+    return log + step(2, title, fault.get("prints", ""), error, code)
 
 
 def cut(_engine, _call, work, _fault):
@@ -543,11 +587,14 @@ def slow(engine, _call, work, fault):
 
 
 def interrupted(engine, _call, work, fault):
-    """Send one signal or two, and hang or go on. Real seconds may pass before."""
-    time.sleep(fault.get("seconds", 0))
+    """Send one signal or two, and hang or go on. Real seconds pass before each.
+
+    Python takes a signal late that comes just before its main thread waits for another one.
+    """
     engine.interrupted_at = engine.interrupted_at or engine.clock.monotonic()
     for name in ("number", "again"):
         if name in fault:
+            time.sleep(fault.get("seconds", 0.01))
             signal.pthread_kill(threading.main_thread().ident, fault[name])
             assert engine.taken.acquire(timeout=60)
     return work() if fault["do"].endswith("go on") else Reply(None)

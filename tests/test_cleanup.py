@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import threading
 import time
 from unittest import mock
 
@@ -48,8 +49,20 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate):
     report = evaluate(["FROM x"], run_command(make_many))
 
     assert outcome(report) == "passed"
-    assert len(report["warnings"]) > 20
+    assert str(report["warnings"]).count("dockerfile-evaluator:") > 20
     assert report["summary"]["wall_time"] < de.RECOVERY_TIMEOUT + 2 * de.COMMAND_TIMEOUT
+
+
+def test_image_that_is_left_is_a_warning_even_if_another_one_was_gone(fake, evaluate):
+    """Docker names both errors."""
+    gone, used = "No such image: x:1", "conflict: a container is using its referenced image"
+    fake.fault(
+        "image rm", stderr="".join(f"Error response from daemon: {it}\n" for it in (gone, used))
+    )
+
+    report = evaluate(["FROM x"], TRUE)
+
+    assert len(report["warnings"]) == len(fake.left()) == 1
 
 
 # What others have left; that of a run that was killed is in test_engine.py, too
@@ -104,13 +117,28 @@ def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
             (fake.images / name).touch()
         else:
             fake.write_state(name)
-            (tmp_path / "tmp" / name).mkdir()
+            (tmp_path / "tmp" / f"{name}x").mkdir()
     before = left()
 
     evaluate(["FROM x"], TRUE)
 
-    assert sorted(left()) == sorted(name for name in before if name not in REMOVED.split())
+    gone = {*REMOVED.split(), *(f"{name}x" for name in REMOVED.split())}
+    assert sorted(left()) == sorted({*before} - gone)
     assert fake.count("ps") == 2, "All goes at once."
+
+
+def test_leftover_that_cannot_be_removed_costs_one_short_try(fake, evaluate):
+    """Docker hangs on a container whose /etc/passwd is a pipe."""
+    stuck = f"dockerfile-evaluator-{HOST}-4194306-0a1b2c-1"
+    fake.write_state(stuck)
+    fake.fault("container rm", "hang", given=stuck)
+
+    first, second = (evaluate(["FROM x"], TRUE) for _ in range(2))
+
+    assert [stuck in warning for warning in first["warnings"]] == [True]
+    assert second["warnings"] == []
+    assert [stuck in words for words in fake.calls("container rm")] == [True]
+    assert first["summary"]["wall_time"] < 10
 
 
 def test_image_of_a_container_that_cannot_be_removed_keeps_its_name(fake, evaluate):
@@ -161,6 +189,19 @@ def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(fake, ma
     assert len(report()["warnings"]) == 1
     assert report()["summary"]["wall_time"] < 2 * de.END_TIMEOUT
     assert [":" in name for name in fake.left()] == [True]
+
+
+def test_interrupt_ends_the_counting_of_a_long_output(fake, main):
+    """Otherwise that takes a minute: the pattern is quadratic on lines of digits."""
+    params = {"command": "yes $(printf %0999d 0) | head -n 9000", "count": r"(\d+) passed", "of": 1}
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begun = time.monotonic()
+
+    code = main(test=("run_command", params))
+
+    assert code == 130
+    assert time.monotonic() - begun < 15
 
 
 def test_ignored_sighup_stays_ignored(fake, main):

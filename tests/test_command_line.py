@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from cases import LOOK, TRUE, files_exist, output_contains, run_command
-from conftest import called, outcome
+from conftest import PIPES, called, outcome
 from engine import docker
 
 import DockerfileEvaluator as de
@@ -68,6 +68,16 @@ def test_default_platform_of_docker_is_an_option_of_the_build_and_of_nothing_els
     assert outcome(report) == "passed"
 
 
+def test_classic_builder_that_the_user_asks_for_is_overruled_with_a_warning(
+    fake, evaluate, monkeypatch
+):
+    monkeypatch.setenv("DOCKER_BUILDKIT", "0")
+
+    (warning,) = evaluate(["FROM x"], TRUE)["warnings"]
+
+    assert "DOCKER_BUILDKIT" in warning
+
+
 # Options that are refused
 
 REFUSED = {
@@ -114,7 +124,7 @@ def assert_harmless(screen):
 
 @pytest.mark.parametrize("call", ["none", "build", "run", "image tag"])
 def test_control_characters_of_docker_image_and_rubric_are_escaped(fake, arguments, call):
-    fake.fault(call, code=125, stdout=f"Step 1/1 : FROM x\n{EVIL}\n", stderr=EVIL)
+    fake.fault(call, code=125, stdout=f"#1 [1/1] FROM x\n{EVIL}\n", stderr=EVIL)
     more = ["--verbose", "--keep-image"]
 
     _, out, err = called(de.main, *arguments(["FROM x"], *EVIL_TESTS, more=more))
@@ -130,13 +140,13 @@ def test_control_characters_of_an_argument_are_escaped(arguments, argument):
 
 
 def test_log_is_shown_without_colors_and_in_a_small_character_set(fake, arguments):
-    fake.fault("build", "print", stdout="Step 1/1 : FROM x\n\x1b[91mé€\x1b[0m\n")
+    fake.fault("build", "print", stdout="#1 [1/1] FROM x\n#1 0.1 \x1b[91mé€\x1b[0m\n#1 DONE\n")
     words = arguments(["FROM x"], TRUE, more=["--verbose"])
 
     code, out, err = called(de.main, *words, encoding="ascii")
 
     assert (code, err) == (0, "")
-    assert "  | \\xe9\\u20ac\n" in out
+    assert "  | #1 0.1 \\xe9\\u20ac\n" in out
 
 
 # --keep-image
@@ -152,26 +162,17 @@ def test_kept_image_has_the_name_of_the_repository_and_stays(fake, dockerfile, r
     assert fake.left() == [kept]
 
 
-COMMANDS = [
-    """echo "$(id -u) '{a}'" $EXTRA; exit 4 # {a}""",
-    "-x; exit 4 # {a}",
-    "echo 'a\tb\\' # {a}\nexit 4",
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_printed_line_repeats_a_failed_command(clean_engine, arguments, report, command):
-    params = {"command": command, "draw": {"a": [1000000, 2999999]}}
+def test_printed_command_repeats_the_tests_with_the_same_options(clean_engine, arguments, report):
+    test = run_command('echo "$(id -u) $EXTRA"; exit 4', id="it's")
     options = ["--keep-image", "--run-option=-u7", "--run-option=--env=EXTRA=a b"]
-    words = arguments(["FROM busybox:stable"], ("run_command", params), more=options)
 
-    _, out, _ = called(de.main, *words)
+    _, out, _ = called(de.main, *arguments(["FROM busybox:stable"], TRUE, test, more=options))
 
-    line = re.search("(?m)^test 'run_command_1' again:\n  (docker run .*)", out)[1]
-    done = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    line = re.search("(?m)^its tests again.*:\n  (python3 .*)", out)[1]
+    done = subprocess.run(["bash", "-c", f'{line} --test "it\'s"'], **PIPES)
     docker("image", "rm", report()["environment"]["kept_image"])
-    output = report()["test_results"][0]["output"]
-    assert (done.returncode, done.stdout.decode()) == (4, output)
+    assert "exit code 4, expected 0: 7 a b" in done.stdout.decode(), done.stderr
+    assert "0 of 1 tests passed" in done.stdout.decode()
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,6 @@ NOT_WITH_IMAGE = [
     "--build-timeout=5",
     "--build-option=--no-cache",
     "--output=report.json",
-    "--junit=report.xml",
     "--resume",
     "--keep-image",
     "--offline",

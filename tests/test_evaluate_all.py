@@ -52,6 +52,7 @@ class Stub:
         self.during = {}  # by task: a function to call in its evaluation, which may return a word
         self.docker = self.console = None  # of the last evaluation
         self.cpus = 1
+        self.error = {}  # what differs in the errors of reports
         self.experiments = []  # "host", or the registry whose control image was pulled
         self.fault = None  # what an experiment finds
 
@@ -74,6 +75,7 @@ class Stub:
         report["build"]["suspect"] = suspect if word in ("fetched", "heard") else None
         if word == "registry":
             report["error"].update(registry=suspect or None, suspect=None)
+        report["error"] = report["error"] and {**report["error"], **self.error}
         return report
 
     def host_fault(self, workspace, options):
@@ -107,6 +109,57 @@ def test_each_rubric_is_read_once():
         run("--list")
 
     assert read_rubric.call_count == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "layout"),
+    [
+        ("m/app/Dockerfile n/1/lib/Dockerfile", "{model}/{repo}/Dockerfile"),
+        ("m/app.Dockerfile", "{model}/{repo}.Dockerfile"),
+        ("m/Dockerfile.app m/Dockerfile.none", "{model}/Dockerfile.{repo}"),
+        ("app/Dockerfile lib/Dockerfile", "{repo}/Dockerfile"),
+        ("app.dockerfile", "{repo}.dockerfile"),
+        ("app.Dockerfile lib.Dockerfile", "{repo}.Dockerfile"),
+        ("Dockerfile.app", "Dockerfile.{repo}"),
+        ("m/app.Dockerfile m/app/Dockerfile", ""),
+        ("m/app/my-Dockerfile", ""),
+        ("m/app/docker/Dockerfile", ""),  # There is no rubric for "docker".
+    ],
+)
+@pytest.mark.parametrize("matched", [[], ["m/web"]])
+def test_what_no_layout_matches_is_named_at_the_end_with_a_layout_for_it(
+    stub, matched, files, layout
+):
+    tree("x/app, x/lib")  # for their rubrics
+    shutil.rmtree("artifacts")
+    tree(dict.fromkeys(matched, ""))
+    places = [f"artifacts/{file}" for file in files.split()]
+    for place in places:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        Path(place).write_text(f"# {place}")
+    layouts = [f"--layout='{each}'" for each in [ea.DEFAULT_LAYOUT] * len(matched) + [layout]]
+    options = " ".join(layouts)
+
+    code, out, _ = run()
+
+    named = f"not matched by any --layout: {de.quoted(places)}"
+    assert out.splitlines()[-1] == named + f" (use {options})" * bool(layout)
+    assert out.count(named) == 1 + len(matched), "also at the beginning"
+    assert code == 1 - len(matched)
+    assert not layout or "not matched" not in run(options)[1]
+
+
+def test_what_is_beside_the_dockerfile_of_an_answer_is_not_named():
+    tree("m/a")
+    os.renames("artifacts/m/a.dockerfile", "artifacts/m/a/Dockerfile")
+    for name in ("Dockerfile.dev", "docker/Dockerfile"):
+        path = Path("artifacts/m/a", name)
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+
+    code, out, _ = run("--list --layout {model}/{repo}/Dockerfile")
+
+    assert (code, out.count("Dockerfile.dev")) == (0, 0)
 
 
 # Two rounds
@@ -181,6 +234,29 @@ def test_run_that_is_interrupted_anywhere_ends_like_one_that_is_not(stub):
 
         assert codes == [130, 0], nth
         assert {place: facts_of(place) for place in scores()} == whole, nth
+
+
+@pytest.mark.parametrize(
+    ("word", "error", "count"),
+    [
+        ("build", {"certain": True}, 1),
+        ("build", {"exit_code": 126}, 1),
+        ("build", {"exit_code": 127}, 1),
+        ("build", {"exit_code": 1}, 2),
+        ("build", {"exit_code": None}, 2),
+        # The program may be missing because a download failed, but not because it was withdrawn.
+        ("build:network", {"exit_code": 127}, 2),
+        ("build:gone", {"exit_code": 127}, 1),
+    ],
+)
+def test_failed_build_is_only_repeated_if_that_can_change_it(stub, word, error, count):
+    stub.error = error
+    tree(f"m/a: {word}, ref/a")
+
+    run("--reference ref")
+
+    assert stub.calls.count("m/a") + stub.calls.count("m/a --no-cache") == count
+    assert stub.calls.count("ref/a --no-cache") == count - 1
 
 
 def test_build_that_would_fail_at_any_time_is_not_repeated(fake):
@@ -352,11 +428,11 @@ def test_retry_because_of_the_memory_runs_alone_and_the_report_says_so(stub):
 )
 def test_retry_is_kept_when_the_reference_beside_it_has_ended(ended, kept):
     """I is an interrupted reference."""
-    beside = ea.Task("ref", "x", "", is_beside_retries=True)
+    beside = ea.Task("ref", "x", "")
     results = {repo: (ea.Task("a", repo.lower(), ""), ea.Outcome(None)) for repo in "XY"}
     results.update(R=(beside, ea.Outcome(None)), I=(beside, ea.Outcome(None, de.INTERRUPTED)))
 
-    found = ea.after_references(map(results.get, ended), {"x"})
+    found = ea.after_references(map(results.get, ended), {beside})
 
     assert list(found) == list(map(results.get, kept))
 
@@ -380,13 +456,27 @@ def test_retries_are_suspicious_if_the_reference_beside_them_has_not_all_points(
     assert marks == {**retried, "c/x": 0, "e/y": 0, "ref/y": 0}
 
 
-def test_reference_is_only_evaluated_beside_retries_of_its_repository(stub):
-    tree("a/x: engine, a/y, a/z: build, ref/x, ref/y, ref/z, ref/w: build")
+def test_reference_is_evaluated_once_beside_all_retries_of_its_repository(stub):
+    """Also if it is retried itself (w, v)."""
+    tree("a/v: build, a/w: build, a/x: engine, b/x: build, a/y, ref/z: build")
+    tree("ref/v: engine passed, ref/w: build, ref/x, ref/y")
 
     run("--reference ref")
 
-    w, x, z = (f"ref/{repo} --no-cache" for repo in "wxz")
-    assert stub.calls[7:] == [w, x, "a/x", z, "a/z --no-cache"]
+    second_round = ["ref/v", "a/v", "ref/w", "a/w", "ref/x", "a/x", "b/x", "ref/z"]
+    calls = [f"{name} --no-cache" for name in second_round]
+    calls[5] = "a/x"  # It has no score yet.
+    assert stub.calls[10:] == calls
+
+
+def test_report_of_a_reference_beside_retries_stays_and_its_log_tells_how_that_ended(stub):
+    tree("a/x: build, ref/x: passed failed, ref/y: build")
+
+    run("--reference ref")
+
+    assert facts_of("ref/x") == ("passed", (False, False), -2, 0)
+    assert Path("reports/ref/x.log").read_text().count("DockerfileEvaluator.py") == 2
+    assert facts_of("ref/y")[3] == 0, "nothing was retried beside it"
 
 
 # What an evaluation does to others
@@ -536,7 +626,13 @@ def cluster(engines, seed):
         future.set_result(outcome._replace(worker=address))
         return future
 
-    workers = ea.Workers(submit, lambda: dict.fromkeys(engines, 1), list)
+    without_engine = set()
+    workers = ea.Workers(
+        submit,
+        parallel=lambda: len(engines),
+        interrupt=list,
+        others=lambda outcome: ea.other_workers(outcome, engines, without_engine),
+    )
     with mock.patch.object(ea, "threads", return_value=contextlib.nullcontext(workers)):
         yield failed
 
@@ -639,13 +735,28 @@ def test_screen_shows_what_is_suspicious_by_kind_and_the_time_left_over_both_rou
     listed = r"suspicious failures \((.*)\): (.*): (.*)\n"
     expected = [
         ("disk", advice, "'m/b'"),
-        ("gone", "packages were withdrawn, so older scores do not compare", "'o/a'"),
+        ("gone", "withdrawn, or never existed for this release", "'o/a'"),
         ("network", advice, "'m/a', 'n/a', 'o/b'"),
     ]
     assert re.findall(listed, out) == expected
     assert re.search(r"\[7/7\] .*, 0:\d\d:\d+ left", out)
     assert re.search(r"\[4/4\] (?!.* left)", out)
     assert re.findall(listed, run()[1]) == expected, "also of reports that are already there"
+
+
+def test_names_control_no_terminal(stub):
+    name = "a\x9b2J\u202e"
+    tree({f"{model}/{repo}": "build" for model in ("ref", name) for repo in (name, "b")})
+    Path(f"artifacts/{name}/Dockerfile").touch()
+
+    screen = run("--reference=ref")[1] + run("--reference=none")[2] + run("--repo=none")[2]
+
+    logs = [file.read_text() for file in Path("reports").rglob("*.log")]
+    texts = "".join(
+        [screen, *logs, *(file.read_text() for file in Path("reports").rglob("*.json"))]
+    )
+    assert "reference fails: a\\x9b2J\\u202e 0 of 2: why" in screen
+    assert texts.replace("\n", "").isprintable()
 
 
 def test_line_says_what_runs_and_since_when(stub, monkeypatch):

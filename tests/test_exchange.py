@@ -64,7 +64,7 @@ def test_each_model_is_a_valid_file():
 CONTENT = f"""
 evaluation_timestamp = "{START}"
 eval_library/version = "{de.__version__}"
-eval_library/additional_details/build_timeout = "3600.0"
+eval_library/additional_details/build_timeout = "3600 s"
 eval_library/additional_details/debian:bookworm-slim = "sha256:0"
 source_metadata/source_name = "EnvGym"
 source_metadata/source_organization_name = "Lab \\"A\\""

@@ -5,7 +5,6 @@ The tests run on private engines, which they may harm.
 """
 
 import concurrent.futures
-import contextlib
 import os
 import re
 import signal
@@ -14,7 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cases import TRUE, read_table, run_command
+from cases import TRUE, run_command, table
 from conftest import outcome
 from engine import FakeHub, Sleep, end, wait_for
 
@@ -30,24 +29,15 @@ def private(private_engine, tmp_path_factory):
     return private_engine(hub=FakeHub(tmp_path_factory.mktemp("hub")))
 
 
-@pytest.fixture
-def select(monkeypatch):
-    """Select an engine."""
-    return lambda engine: monkeypatch.setenv("DOCKER_HOST", engine.host)
-
-
 @pytest.fixture(autouse=True)
-def on_private_engine(engine, private, select):
+def on_private_engine(engine, private, monkeypatch):
     private.hub.behave("missing")
-    select(private)
+    monkeypatch.setenv("DOCKER_HOST", private.host)
 
 
 @pytest.fixture
 def hub(private, monkeypatch, tmp_path):
-    """Run docker in the network of the registries: with BuildKit the client requests their tokens.
-
-    A test names its builder before this.
-    """
+    """Run docker in the network of the registries, since the client requests their tokens."""
     private.hub.write_client(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     return private.hub
@@ -78,14 +68,6 @@ def expect(tmp_path, rubric, monkeypatch):
     return run
 
 
-def by_builder(text, **defaults):
-    """Give a test a `row` of a text at a time, with each of its builders."""
-    rows = read_table(text, builders="legacy", **defaults)
-    pairs = [(builder, row) for row in rows for builder in row.builders.split()]
-    ids = [f"{builder}: {row.when}" for builder, row in pairs]
-    return pytest.mark.parametrize(("builder", "row"), pairs, indirect=["builder"], ids=ids)
-
-
 # Registries
 
 # By the behaviour of the registries (see FakeHub): who is at fault if there are no such images.
@@ -101,22 +83,19 @@ missing
     registry: FROM hangs-up.example/x
     build: FROM busybox:stable\nCOPY --from=nginx:1 /a /b
     build: ARG BASE=nginx:1\nFROM ${BASE}
-    buildkit build: # syntax=nginx:1\nFROM busybox:stable
-    buildkit build: FROM busybox:stable\nRUN --mount=from=nginx:1,target=/x true
-    # The first stage is needed by the legacy builder alone
-    legacy registry: FROM hangs-up.example/x\nFROM busybox:stable\nCOPY no-such /
-    buildkit build: FROM hangs-up.example/x\nFROM busybox:stable\nCOPY no-such /
-    legacy registry: FROM limits.example/x\nFROM missing.example/x\nRUN true
-    buildkit build: FROM limits.example/x\nFROM missing.example/x\nRUN true
-    legacy build: FROM missing.example/x\nFROM limits.example/x\nRUN true
-    buildkit registry: FROM missing.example/x\nFROM limits.example/x\nRUN true
-    buildkit passed: FROM hangs-up.example/x\nFROM busybox:stable
+    build: # syntax=nginx:1\nFROM busybox:stable
+    build: FROM busybox:stable\nRUN --mount=from=nginx:1,target=/x true
+    # The first stage is not needed.
+    passed: FROM hangs-up.example/x\nFROM busybox:stable
+    build: FROM hangs-up.example/x\nFROM busybox:stable\nCOPY no-such /
+    build: FROM limits.example/x\nFROM missing.example/x\nRUN true
+    registry: FROM missing.example/x\nFROM limits.example/x\nRUN true
 limits
     registry: FROM node:20-slim
     registry: FROM busybox:stable\nCOPY --from=nginx:1 /a /b
     registry: ARG BASE=nginx:1\nFROM ${BASE}
-    buildkit registry: # syntax=nginx:1\nFROM busybox:stable
-    buildkit registry: FROM busybox:stable\nRUN --mount=from=nginx:1,target=/x true
+    registry: # syntax=nginx:1\nFROM busybox:stable
+    registry: FROM busybox:stable\nRUN --mount=from=nginx:1,target=/x true
 forbidden
     registry: FROM quay.io/x/y
 hangs-up
@@ -132,17 +111,16 @@ PULLS = dict(re.findall(r"(?m)^(\S+)\n((?:    .*\n)+)", PULLS))
 
 
 @pytest.mark.parametrize("how", PULLS)
-def test_image_is_fault_of_dockerfile_only_if_its_registry_works(builder, hub, expect, how):
+def test_image_is_fault_of_dockerfile_only_if_its_registry_works(hub, expect, how):
     hub.behave(how)
-    rows = re.findall(r"(?:(legacy|buildkit) )?(\w+): (.*)", PULLS[how])
+    rows = re.findall(r"    (\w+): (.*)", PULLS[how])
 
-    expect({text.replace(r"\n", "\n"): kind for only, kind, text in rows if only in ("", builder)})
+    expect({text.replace(r"\n", "\n"): kind for kind, text in rows})
 
 
 # The Dockerfile's own faults
 
 OWN_FAULTS = [
-    "",
     f"FROM {64 * 'a'}",  # looks like an id
     'FROM busybox:stable AS a\nONBUILD RUN ["/nosuch"]\nFROM a',
     "FROM busybox:stable \\\nAS first\nFROM busybox:stable\nCOPY --from=first /no-such-file /",
@@ -150,20 +128,18 @@ OWN_FAULTS = [
 OWN_FAULTS_AFTER_FROM = [
     f"COPY --from={64 * 'a'} /a /b",
     "COPY --from=busybox:stable /no-such-file /",
-    r'COPY ["a\nerror during connect", "/"]',
     r'COPY ["a\n#9 FROM x\n#9 ERROR: dial tcp", "/"]',
     "ADD https://ghcr.io/x /",
     "ADD http://127.0.0.1/x /",
     'RUN ["docker.io"]',
-    r'RUN ["/bin/sh", "-c", "exit 3 #\nerror during connect: EOF"]',
     "RUN kill -9 1; kill -9 $PPID; sh -c 'kill -9 $$'; exit $?",
-    "RUN echo 'Step 3/3 : FROM x'\nWORKDIR /etc/passwd",
+    "WORKDIR /etc/passwd",
     'SHELL ["/no-such-shell"]\nRUN true',
 ]
 
 
-@pytest.mark.long("16 builds, most of them twice")
-def test_own_faults_with_every_registry_away_are_failed_builds(builder, hub, expect):
+@pytest.mark.long("13 builds, most of them twice")
+def test_own_faults_with_every_registry_away_are_failed_builds(hub, expect):
     hub.behave("away")
 
     texts = [*OWN_FAULTS, *(f"{BUSYBOX}\n{text}" for text in OWN_FAULTS_AFTER_FROM)]
@@ -184,9 +160,7 @@ def without_bridge(private):
 
 
 @pytest.mark.parametrize("instruction", ["RUN", "LABEL"], ids=["build", "test"])
-def test_no_bridge_for_a_build_or_a_test_is_an_engine_error(
-    builder, without_bridge, evaluate, instruction
-):
+def test_no_bridge_for_a_build_or_a_test_is_an_engine_error(without_bridge, evaluate, instruction):
     lines = [BUSYBOX, f"{instruction} a={os.urandom(8).hex()}"]
 
     assert outcome(evaluate(lines, TRUE)) == "engine"
@@ -199,15 +173,13 @@ def small_disk(private_engine):
 
 
 # What a build or a test writes on a disk with so many free MiB (0: all that there is).
-# Last: the layer stays in the build cache for a while. The legacy builder needs twice its size.
+# Last: the layer stays in the build cache for a while.
 DISKS = r"""
 full before -> engine
     build: RUN dd if=/dev/zero of=/large bs=1M count=20
     free: 8
-    builders: legacy buildkit
 filled by the failed step -> build
     build: RUN cat /dev/zero >/a
-    builders: legacy buildkit
 full for a test -> engine
     test: dd if=/dev/zero of=/large bs=1M count=20
     free: 8
@@ -215,7 +187,6 @@ filled by a test -> failed
     test: dd if=/dev/zero of=/large bs=1M
 filled by a good step -> engine
     build: RUN head -c $(df -m /|awk 'END{print $(NF-2)-16}')m /dev/zero >/a\nRUN cat /dev/zero >/b
-    builders: buildkit
 """
 
 
@@ -237,12 +208,12 @@ def fill_disk(small_disk):
     small_disk.docker("builder", "prune", "--all", "--force")
 
 
-@by_builder(DISKS, build="LABEL a=b", test="true", free=0)
+@table(DISKS, build="LABEL a=b", test="true", free=0)
 def test_full_disk_is_an_engine_error_unless_the_failure_frees_it(
-    builder, small_disk, fill_disk, select, monkeypatch, evaluate, row
+    small_disk, fill_disk, monkeypatch, evaluate, row
 ):
     monkeypatch.setattr(de, "LARGE", 32 * 1024 * 1024)
-    select(small_disk)
+    monkeypatch.setenv("DOCKER_HOST", small_disk.host)
     if row.free:
         fill_disk(row.free)
 
@@ -267,24 +238,21 @@ def harm(engine, sleep, how):
         engine.start()
 
 
-# What happens while a command runs in a build or a test, how often, and the outcome. The
-# engine may be lost for `wait` seconds.
+# What happens to an engine, one after the other, while a command runs in a build or a test. It may
+# be lost for `wait` seconds.
 ACCIDENTS = """
-test, restart -> passed
-test, two restart -> engine
-    times: 2
-test, crash -> engine
+test: restart -> passed
+test: restart restart -> engine
+test: crash -> engine
     wait: 2
-test, freeze -> engine
+test: freeze -> engine
     wait: 2
-build, restart -> passed
-    builders: buildkit
-build, stop -> passed
-build, crash -> engine
+build: restart -> passed
+build: stop -> passed
+build: crash -> engine
     wait: 2
-build, freeze -> engine
+build: freeze -> engine
     wait: 2
-    builders: buildkit
 """
 
 
@@ -297,32 +265,24 @@ def harmed(private):
         private.start()
 
 
-@contextlib.contextmanager
-def lost_after(seconds):
-    """Limit the time for an engine that is lost."""
-    limits = {"RECOVERY_TIMEOUT": seconds, "COMMAND_TIMEOUT": seconds + 3, "CREATE_TIMEOUT": 2.0}
-    with mock.patch.multiple(de, **limits):
-        yield
+@table(ACCIDENTS, wait=30.0)
+def test_accident_is_no_fault_of_the_dockerfile(harmed, evaluate, row):
+    place, accidents = row.when.split(": ")
+    limit, sleep = 3 * row.wait, Sleep()
+    # dockerd sends SIGTERM to a container, and waits for its end.
+    command = f"trap 'exit 143' TERM; {sleep.command} & wait $!; true"
+    lines = [BUSYBOX, *[f"RUN {command}"] * (place == "build")]
+    slow = run_command("true" if place == "build" else command, timeout=limit)
 
-
-@by_builder(ACCIDENTS, times=1, wait=30.0)
-def test_accident_is_no_fault_of_the_dockerfile(harmed, builder, evaluate, row):
-    limit = 3 * row.wait
-    sleep = Sleep()
-    lines, tests = [BUSYBOX, "LABEL of=this"], [TRUE, TRUE]
-    if row.when.startswith("build"):
-        # dockerd sends SIGTERM to a container, and waits for its end.
-        lines.append(f"RUN trap 'exit 143' TERM; {sleep.command} & wait $!; true")
-    else:
-        tests.insert(1, run_command(f"{sleep.command}; true", timeout=limit))
-
-    with lost_after(row.wait), concurrent.futures.ThreadPoolExecutor(1) as pool:
-        done = pool.submit(evaluate, lines, *tests, build_timeout=limit, start_timeout=limit)
-        for _ in range(row.times):
+    limits = {"RECOVERY_TIMEOUT": row.wait, "COMMAND_TIMEOUT": row.wait + 3, "CREATE_TIMEOUT": 2.0}
+    with mock.patch.multiple(de, **limits), concurrent.futures.ThreadPoolExecutor(1) as pool:
+        done = pool.submit(
+            evaluate, lines, TRUE, slow, TRUE, build_timeout=limit, start_timeout=limit
+        )
+        for how in accidents.split():
             sleep.wait()
-            harm(harmed, sleep, row.when.split()[-1])
+            harm(harmed, sleep, how)
         wait_for(lambda: end(sleep.processes()) or done.done(), seconds=300)
 
-    report = done.result()
-    assert outcome(report) == row.then
-    assert lines[-1] in report["build"]["log"]
+    assert outcome(done.result()) == row.then
+    assert "busybox:stable" in done.result()["build"]["log"]

@@ -5,7 +5,7 @@ import re
 
 import engine
 import pytest
-from cases import FALSE, TRUE, files_exist, output_contains, read_table, run_command
+from cases import FALSE, LOOK, TRUE, files_exist, output_contains, read_table, run_command
 from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -158,8 +158,8 @@ def test_shell_that_waits_or_floods_fails_with_a_warning(evaluate, monkeypatch, 
     assert "--start-timeout" in report["warnings"][0]
 
 
-# A process can read the nonce in the arguments of process 1, but cannot prevent the true markers.
-NONCE = r"n=$(tr '\0' '\n' </proc/1/cmdline | grep -xE '[0-9a-f]{32}')"
+# A process can read the nonce in the arguments of its shell, but cannot prevent the true markers.
+NONCE = r"n=$(tr '\0' '\n' </proc/$PPID/cmdline | grep -xE '[0-9a-f]{32}')"
 FAILING = r"""
 forges an end -> NONCE; echo "$n=E 0"; exit 1
 forges a begin and an end -> NONCE; echo "$n=B"; echo "$n=E 0"; exit 1
@@ -176,9 +176,11 @@ exits like a command that was killed -> exit 137
 """
 PASSING = r"""
 kills all others -> kill -9 -1; true
+    alone: true
 becomes true -> exec true
 has a trap for its end -> trap 'exit 0' EXIT; false
 leaves processes -> sleep 300 & (sleep 300 >/dev/null &) ; echo needle
+    alone: true
 closes its output -> exec >&- 2>&-; true
 limits its files -> ulimit -n 3; true
 interrupts all -> trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5
@@ -186,24 +188,46 @@ terminates all -> trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5
 """
 
 
-@pytest.mark.parametrize(
-    "lines", [[BUSYBOX], [DEBIAN], [DEBIAN, BASH]], ids=["busybox", "dash", "bash"]
-)
-def test_command_cannot_forge_or_lose_its_verdict(evaluate, lines):
-    failing, passing = read_table(FAILING), read_table(PASSING)
+SHELLS = {
+    "busybox": [BUSYBOX],
+    "dash": [DEBIAN],
+    "bash": [DEBIAN, BASH],
+    "a service": [BUSYBOX, "CMD sleep 600"],
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_command_cannot_forge_or_lose_its_verdict(evaluate, shell):
+    """Beside a service its shell is not process 1, which no signal ends."""
+    service = {"service": True} if shell == "a service" else {}
+    failing, passing = (
+        [row for row in read_table(text, alone=False) if not (service and row.alone)]
+        for text in (FAILING, PASSING)
+    )
     commands = [row.then.replace("NONCE", NONCE) for row in [*failing, *passing]]
 
-    report = evaluate(lines, *map(run_command, commands))
+    report = evaluate(SHELLS[shell], *(run_command(command, **service) for command in commands))
 
     expected = ["failed"] * len(failing) + ["passed"] * len(passing)
     assert list(statuses(report).values()) == expected, messages(report)
+
+
+@pytest.mark.parametrize("under_exec", ["exit 0", "echo no; exit 1", "exec sleep 600"])
+def test_shell_that_works_only_as_process_1_fails_the_tests_of_services(evaluate, under_exec):
+    script = f'[ $$ = 1 ] && exec /bin/bash "$@"\\n{under_exec}'
+    shell = f"RUN printf '#!/bin/bash\\n{script}\\n' >/sh && chmod 755 /sh && mv /sh /bin/"
+    lines = [DEBIAN, shell, 'CMD ["/bin/sleep", "600"]']
+
+    report = evaluate(lines, {**TRUE, "service": True}, LOOK, start_timeout=2)
+
+    assert list(statuses(report).values()) == ["failed", "passed"], messages(report)
 
 
 # Floods
 
 
 def test_floods_and_bombs_affect_only_their_own_test_and_take_little_memory(arguments, report):
-    flood = r"head -c 5000000 /dev/zero | tr '\0' x"
+    flood = r"head -c 3000000 /dev/zero | tr '\0' x"
     tests = [
         output_contains(f"{flood}; printf needle; {flood} >&2", "xneedlex", id="large"),
         run_command("yes", id="endless", timeout=1),

@@ -458,11 +458,11 @@ def test_unreadable_file_is_named():
 def test_unreadable_folder_is_an_error(monkeypatch):
     markdown("m/r")
 
-    def walk(folder, unreadable):
-        unreadable(PermissionError(13, "Permission denied", f"{folder}/m"))
+    def walk(folder, onerror):
+        onerror(PermissionError(13, "Permission denied", f"{folder}/m"))
         yield from ()
 
-    monkeypatch.setattr(ia.de, "walk", walk)
+    monkeypatch.setattr(ia.os, "walk", walk)
 
     code, _, err = run("answers")
 

@@ -77,7 +77,7 @@ no such image -> build
     faults: pull x='manifest unknown'
 an old builder -> usage
     dockerfile: FROM x\nCOPY --link . /
-    faults: build stderr='dockerfile parse error line 2: Unknown flag: link'
+    faults: build error='dockerfile parse error line 2: Unknown flag: link'
 services -> failed passed
     tests: services
     settings: {"environment": {"PATH": "/no/client"}}

@@ -34,7 +34,8 @@ def options(rubric):
     sh("mkdir -p context overlay/folder; echo FROM x >context/Dockerfile")
     sh("echo x >overlay/a; ln -s a overlay/link")
     os.link(rubric(TRUE), "rubric.json")
-    return de.checked(de.Options("context/Dockerfile", "r", "rubric.json", overlay="overlay"))
+    files = {"rubric": "rubric.json", "context": "context", "overlay": "overlay"}
+    return de.Options("context/Dockerfile", "r", **files)
 
 
 def scored(**more):
@@ -328,17 +329,12 @@ def test_interrupt_of_evaluate_cleans_up_and_is_a_keyboard_interrupt(fake, evalu
     assert fake.left() == []
 
 
-def test_what_an_interrupted_clean_up_leaves_is_removed_by_the_next_evaluation(
-    fake, evaluate, monkeypatch
-):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(de.Workspace, "remove_image", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            evaluate(["FROM x"], TRUE)
+def test_what_an_interrupted_clean_up_leaves_is_removed_by_the_next_evaluation(fake, evaluate):
+    fake.fault("image rm", "interrupt", number=signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(["FROM x"], TRUE)
     assert fake.left() != []
+    fake.repair()
 
     evaluate(["FROM x"], TRUE)
 

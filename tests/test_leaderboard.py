@@ -35,12 +35,14 @@ def report(
     suspect_build=None,
     part=0,
     first=None,
+    seconds=0,
     **facts,
 ):
     """Return a report on ten tests, as the evaluator makes it, and evaluate_all.py marks it.
 
     `part` is what the last test earns of its point although it failed; `first` is the outcome of
-    the first try, if this is the second one; `facts` are of the environment.
+    the first try, if this is the second one; `seconds` is what the build took; `facts` are of the
+    environment.
     """
     options = de.Options("d", repo, "r", context=".")
     inputs = de.Inputs(b"", RUBRIC, *["0" * 64] * 3)
@@ -48,7 +50,7 @@ def report(
         outcome = [de.PASSED] * outcome + [de.FAILED] * (10 - outcome)
     content = make_report(outcome, options, inputs, suspect, log="end of the log")
     content["environment"].update(facts)
-    content["build"]["suspect"] = suspect_build
+    content["build"].update(suspect=suspect_build, execution_time=seconds)
     content["test_results"][-1]["suspect"] = suspect_test
     if part:
         content["test_results"][-1]["score"] = part
@@ -151,6 +153,20 @@ def test_headline_says_which_gap_may_be_chance_and_a_full_board_needs_no_note():
     assert err == ""
 
 
+def test_build_time_and_image_size_are_medians_of_the_images_that_were_built():
+    sizes = {"a": (10, 4_200_000), "b": (20, 5_000_000), "c": (90, 900_000_000)}
+    reports = {
+        f"m/{repo}": {"outcome": 5, "seconds": seconds, "image_size": size}
+        for repo, (seconds, size) in sizes.items()
+    }
+    late = {"outcome": "build_timeout", "seconds": 3600}
+
+    titles, *lines = lb.board_table(board(write({**reports, "m/d": late, "n/a": "build"})))
+
+    assert titles[-3:-1] == ["build time", "image size"]
+    assert [line[-3:-1] for line in lines] == [["20.0 s", "5.0 MB"], ["-", "-"]]
+
+
 def test_interval_of_the_difference_of_two_models_may_be_negative():
     out = run(write_outcomes(a=GOOD, b=ALSO_GOOD), "--compare", "b", "a")[1]
 
@@ -182,7 +198,7 @@ CONDITIONS = """
 a rubric -> rubric of app: 2 digests
     a: {"rubric_sha256": "0"}
     b: {"rubric_sha256": "1"}
-proxies -> proxies: ['httpProxy'] / []
+proxies -> proxies: httpProxy / none
     a: {"proxies": []}
     b: {"proxies": ["httpProxy"]}
 platforms -> image_platform: linux/amd64 / linux/arm64
@@ -251,13 +267,47 @@ def test_score_that_no_suspicion_lowers_is_not_suspicious(outcome):
     assert "suspicious" not in f"{found}"
 
 
+def test_notes_are_what_a_person_must_check_and_the_headline_has_all_else():
+    """Notes are red."""
+    reports = {"m/a": {"outcome": 5, "first": 4}, "gold/a": 10, "gold/b": 9, "gold/c": 10}
+    doubtful = {"m/b": 5, "m/c": {"outcome": 5, "suspect_test": "network"}}
+
+    for more, count in ({}, 0), (doubtful, 2):
+        page, err = run(write({**reports, **more}), "--html", "-", "--reference", "gold")[1:]
+        headline, notes = re.findall('<div class="(?:headline|notes)">(.*)</div>', page)
+        assert [headline.count("<p>"), notes.count("<p>"), err.count("\n")] == [5, count, count]
+
+
+def test_page_has_the_conditions_with_units_and_the_values_that_differ():
+    facts = {"image_platform": "linux/amd64", "docker_server": "28.5", "engine_memory": 16 * 10**9}
+    others = {"parallel": 4, "run_options": ["--memory=2g", "--cpus=1"], "docker_server": None}
+
+    page = run(
+        write({"m/a": {"outcome": 5, **facts}, "n/a": {"outcome": 5, **others}}), "--html", "-"
+    )[1]
+
+    found = dict(re.findall("<dt>(.*?)<dd>(.*?)</div>", page))
+    assert found == {
+        "evaluator version": de.__version__,
+        "docker server": "28.5",
+        "image platform": "linux/amd64",
+        "engine memory": "16.0 GB",
+        "parallel": "4",
+        "build options": "none",
+        "run options": "--memory=2g --cpus=1 / none",
+        "offline": "no",
+        "build timeout": "3600 s",
+        "start timeout": "120 s",
+    }
+
+
 def test_second_tries_and_those_that_raised_the_score_are_counted_and_marked_in_the_panel():
     second = [{"outcome": 5, "first": first} for first in (5, "build", 4)]
     reports = {"n/a": 5, "m/a": second[0], "m/b": second[1], "m/c": second[2]}
 
-    page, err = run(write(reports), "--html", "-")[1:]
+    page = run(write(reports), "--html", "-")[1]
 
-    assert "second tries: 3, of which 2 raised the score\n" in err
+    assert "<p>second tries: 3, of which 2 raised the score<p>" in page
     assert page.count("\nsecond try\n") == 3
 
 
@@ -267,6 +317,7 @@ def test_part_of_the_points_is_in_the_cell_and_in_the_panel():
     page = run(folder, "--html", "-")[1]
 
     assert "<pre>m, app: 52.5%\n" in page
+    assert "<summary>52.5</summary>" in page
     assert page.count(": m9\npart of the points: 0.25 of 1\n") == 1
 
 
@@ -361,8 +412,29 @@ def test_page_has_its_title_the_words_of_the_text_and_the_end_of_the_log():
 
     page = run(folder, "--html", "-", "--title", "Tom & I")[1]
 
-    words += ["<title>Tom & I</title>", "<h1>Tom & I</h1>", "  | end of the log"]
+    words += ["<title>Tom & I</title>", "<h1>Tom & I</h1>", "why\n<q>end of the log</q>"]
     assert [word for word in words if word not in html.unescape(page)] == []
+
+
+def test_end_of_a_log_is_before_what_buildkit_repeats(tmp_path):
+    content = report("build", "app")
+    content["build"]["log"] = (
+        "#5 0.4 no such file\n#5 ERROR\n------\n > [2/2] RUN make:\n------\nfailed"
+    )
+    save("m/app", json.dumps(content))
+
+    page = run("reports", "--html", "-")[1]
+
+    assert "<q>#5 0.4 no such file</q><q>#5 ERROR</q></pre>" in page
+
+
+def test_cut_text_has_no_part_of_a_tag_or_of_an_entity():
+    text = 'a "b" <\n  | x & y\n  | <b>\nend'
+
+    for limit in range(100):
+        html_text = lb.as_html(text, limit)
+        assert not re.search("[<>&]", re.sub("</?q>|&(amp|lt|gt|quot|#x27);", "", html_text))
+    assert html_text == "a &quot;b&quot; &lt;\n<q>x &amp; y</q><q>&lt;b&gt;</q>end"
 
 
 @pytest.mark.long("makes a page of 10,000 reports")
@@ -378,7 +450,7 @@ def test_page_of_10000_reports_is_smaller_than_4_megabytes():
         [f"repository-{number:010}" for number in range(500)],
     )
 
-    page = lb.as_page(lb.Board({key: lb.Report(*key, "", **facts) for key in keys}), [])
+    page = lb.as_page(lb.Board({key: lb.Report(*key, "", **facts) for key in keys}))
 
     assert page.count("<a ") == 20_000
     assert len(page.encode()) < 4_000_000

@@ -16,19 +16,13 @@ SAMPLES = r"""
 parse error
     dockerfile parse error on line 2: unknown instruction: RUNN
     not: mkdir "/dockerfile parse error line 2: "
-    failed to parse Dockerfile: ENV must have two arguments
-    not: failed to parse platform : x
     resolving step {Value:env Next:0x0}: processing words: missing '}'
     not: RUN resolving step x
-    Syntax error - can't find = in "B". Must be of the form: name=value
-    not: mkdir "/w/Syntax error - "
     building at STEP "FOO ": Build error: Unknown instruction: "FOO"
     not: building at STEP "COPY a: Build error: Unknown instruction": x
 unknown flag
     dockerfile parse error line 2: Unknown flag: link
     not: mkdir "/w/unknown flag: link"
-    the --mount option requires BuildKit. Refer to https://docs.docker.com/go/buildkit/
-    not: the --mount option
 maybe new
     failed to process "${V#v}": missing ':' in substitution
     not: failed to process "${V": syntax error
@@ -36,9 +30,7 @@ maybe new
     not: unexpected key 'invented' in 'invented=1'
 no target
     target stage "nosuch" could not be found
-    not: COPY failed: stat "target stage x could not be found"
-    failed to reach build target nosuch in Dockerfile
-    not: mkdir /failed to reach build target x
+    not: mkdir "/w/target stage x could not be found"
     the target "nosuch" was not found in the provided Dockerfile
     not: the target was not found
 invalid from
@@ -58,8 +50,6 @@ invalid from
     not: x: failed to parse platform x
     "bogus": unknown operating system or architecture: invalid argument
     not: unknown operating system
-    unable to parse platform "bogus": invalid platform syntax
-    not: x: unable to parse platform
     creating build container: parsing reference "BusyBox": invalid
     not: creating build container: x
     determining starting point for build: no FROM statement found
@@ -69,8 +59,6 @@ no source
     not: mkdir "/a": not found
     failed to walk ./etc: lstat ./etc: no such file or directory
     not: lchown /var/lib/docker/x: no such file or directory
-    COPY failed: file not found in build context or excluded by .dockerignore: stat a: file does not exist
-    not: COPY failed: error creating overlay mount
     building at STEP "COPY a /x": checking on sources under "/c": copier: stat: "/a": no such file
     not: building at STEP "COPY a /x": 3 errors occurred
 no such image
@@ -165,80 +153,24 @@ runtime
     not: make: run failed
     time="2026-11-28T02:05:56Z" level=error msg="did not get container create message from subprocess: EOF"
     not: subprocess: EOF
-buildkit step
-    #12 [2/2] RUN a
-    not: 0.1 #12 x
-buildkit run_failed
-    process "/bin/sh -c a" did not complete successfully: exit code: 3
-    not: a: exit code: 3
-    process "/bin/sh -c a" did not complete successfully: cannot allocate memory
-    not: a: cannot allocate memory
-buildkit lost
-    context canceled
-    not: context canceled: a
-buildkit ignored_mode
-    COPY --chmod=+x a /
-    not: COPY --chmod=755 a /
-legacy step
-    Step 2/3 : RUN a
-    not: a Step 2/3 : RUN a
-    # Executing 1 build trigger
-    not: # Executing a
-legacy run_failed
-    The command '/bin/sh -c a' returned a non-zero code: 3
-    not: returned a non-zero code: 3: a
-legacy own_line
-     ---> 3a0b1f24e95c
-    not: a ---> b
-    Removing intermediate container 3a0b
-    not: Removing a
-legacy missing_from
-    invalid from flag value nosuch/x: pull access denied
-    not: mkdir invalid from flag value a: b
-legacy lost
-    error during connect: Post http://%2Fdocker.sock/v1.41/build: EOF
-    not: error during connect: EOF: no such file or directory: unknown
-    Cannot connect to the Docker daemon at unix:///x.sock. Is the docker daemon running?
-    not: Cannot connect to the Docker daemon: no such file or directory
-    unexpected EOF
-    not: COPY failed: unexpected EOF
-legacy maybe_new
-    FROM --platform=$BUILDPLATFORM x
-    not: FROM --platform=$BUILDPLATFROM x
-buildah step
-    [1/2] STEP 2/3: RUN a
-    not: a STEP 2/3: RUN a
-buildah run_failed
-    building at STEP "RUN a": while running runtime: exit status 3
-    not: exit status 3
-buildah own_line
-    --> 3a0b1f24e95c
-    not: a --> b
-buildah missing_from
-    COPY --from=nosuch/x: no stage or image found with that name
-    not: COPY --from=x /no stage or image found with that name: EOF
 """
 LINES = {  # by message: pairs of lines
     name: re.findall(r"    (.*)\n    not: (.*)\n", lines)
     for name, lines in re.findall(r"(?m)^(\S.*)\n((?:    .*\n)+)", SAMPLES)
 }
-TABLE = {
-    f"{builder.name} {field}": message
-    for builder in de.BUILDERS.values()
-    for field, message in builder._asdict().items()
-    if isinstance(message, de.Message) and message is not de.NEVER
-}
-TABLE.update(de.MESSAGES)
 
 
-@pytest.mark.parametrize("name", {**TABLE, **LINES})
-def test_each_alternative_is_needed_for_its_line_and_matches_nothing_that_quotes_it(name):
-    message, wrong = TABLE[name], []
+@pytest.mark.parametrize("name", {**de.MESSAGES, **LINES})
+def test_each_alternative_is_needed_for_its_line_and_matches_nothing_that_quotes_it(
+    name, monkeypatch
+):
+    words, wrong = de.MESSAGES[name], []
     for at, (line, other) in enumerate(LINES[name]):
-        others = (*message.alternatives[:at], *message.alternatives[at + 1 :], "(?!)")
-        without = de.Message(message.where, *others)
-        if not message.find(line) or message.find(other) or without.find(line):
-            wrong.append((line, other))
+        is_right = de.says(line, name) and not de.says(other, name)
+        with monkeypatch.context() as patch:
+            patch.setitem(de.MESSAGES, name, [*words[:at], *words[at + 1 :], "(?!)"])
+            is_needed = not de.says(line, name)
+        wrong += [line] * (not (is_right and is_needed))
 
     assert wrong == []
-    assert len(LINES[name]) == len(message.alternatives)
+    assert len(LINES[name]) == len(words)

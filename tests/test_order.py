@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from cases import FALSE, LOOK, TRUE, files_exist, run_command, table
+from cases import FALSE, LOOK, TRUE, files_exist, read_tests, run_command, table
 from conftest import called, messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -61,16 +63,33 @@ def test_test_that_can_never_run_is_unresolvable_and_a_warning(fake, evaluate, r
     assert len(report["warnings"]) == row.then.count("unresolvable")
 
 
-# Order and parallel runs
+# Order and groups
+
+# The tests of a rubric with what each requires (capitals run commands), and the groups that run
+GROUPS = """
+a b c d e f -> a, b c d e f
+A B -> A, B
+A b c D e -> A, b c, D, e
+a:c b c d -> b, c, a d
+a:B B c -> B, a c
+a b:a c:a -> a, b c
+a b c:b d:c e -> a, b, c, d e
+# Those that can never run are the last ones
+a:z b c -> b, c a
+a:b b:a c -> c, a, b
+"""
 
 
-def test_checks_that_are_ready_run_before_the_next_command(fake, evaluate):
-    fake.shell('echo "$@" | grep -q passwd && echo look >>log', 'exec /bin/sh "$@"')
-    after_first = {**LOOK, "requires": ["first"]}
+@table(GROUPS)
+def test_tests_run_in_the_order_of_the_rubric_and_neighbours_without_commands_together(row):
+    tests = []
+    for word in row.when.split():
+        name, *requires = word.split(":")
+        tests.append({**(TRUE if name.isupper() else LOOK), "id": name, "requires": requires})
 
-    evaluate(["FROM x"], noted("first"), noted("second"), after_first, LOOK)
+    groups = de.in_groups(read_tests(*tests))
 
-    assert log(fake) == ["look", "first", "look", "second"]
+    assert ", ".join(" ".join(test.id for test in group) for group in groups) == row.then
 
 
 @pytest.mark.parametrize("processors", [8, 2, 1])
@@ -107,14 +126,16 @@ def test_commands_run_one_at_a_time_and_alone(fake, evaluate):
 
 
 def test_results_are_shown_in_the_order_of_the_rubric(fake, arguments):
-    """The first check waits for the end of the second."""
+    """The first of two checks that run together waits for the end of the second."""
     fake.shell(
-        'case "$*" in *first*) for n in $(seq 99); do test -e second || sleep 0.05; done;; esac',
-        'case "$*" in *second*) touch second; esac',
+        'case "$*" in *late*) touch late; esac',
+        'case "$*" in *early*) touch early',
+        "for n in $(seq 99); do test -e late || sleep 0.05; done; esac",
         'exec "/bin/sh" "$@"',
     )
-    tests = [files_exist("first", id="1st"), {**TRUE, "id": "command"}, files_exist("second")]
 
-    _, out, _ = called(de.main, *arguments(["FROM x"], *tests))
+    _, out, _ = called(
+        de.main, *arguments(["FROM x"], LOOK, files_exist("early"), files_exist("late"))
+    )
 
-    assert out.index(" 1st ") < out.index(" files_exist_3 ") < out.index(" command ")
+    assert re.findall("found (.*?)  ", out) == ["/etc/passwd", "early", "late"]

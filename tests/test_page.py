@@ -81,18 +81,128 @@ def test_nothing_leaves_the_page_or_its_cell(opened, width):
     assert browser.execute_script(script) == []
 
 
-@pytest.mark.parametrize("suspect", [None, "gone"])
-def test_open_cell_has_a_button_that_closes_it_and_suspicions_are_explained(opened, suspect):
-    """A suspicious cell has a question mark there while it is closed."""
-    browser = opened(write({"m/app": {"outcome": 5, "suspect_test": suspect}}))
-    browser.find_element("css selector", ".heat summary").click()
+def cell_and_panel(browser):
+    """Return the texts and boxes (left, top, right, bottom) of the last cell and its panel."""
+    return browser.execute_script("""
+        const cells = document.querySelectorAll(".heat summary");
+        const cell = cells[cells.length - 1];
+        const box = (element) => {
+            const it = element.getBoundingClientRect();
+            return [it.left, it.top, it.right, it.bottom];
+        };
+        return [cell.textContent + getComputedStyle(cell, "::after").content,
+            box(cell), box(cell.nextElementSibling)];
+    """)
 
-    script = "return getComputedStyle(document.querySelector('summary'), '::after').content"
-    assert browser.execute_script(script) == '"✕ close"'
-    explained = browser.find_element("css selector", ".if-suspect")
-    assert explained.is_displayed() is bool(suspect)
-    browser.find_element("css selector", ".heat summary").click()
+
+@widths
+@pytest.mark.parametrize("block", ["start", "end"])
+def test_opened_cell_keeps_number_and_place_beside_its_panel_and_a_click_closes_it(
+    opened, width, block
+):
+    browser = opened(write_outcomes(**FOUR), width)
+    browser.execute_script("document.body.style.paddingBottom = '900px'")
+    cell = browser.find_elements("css selector", ".heat summary")[-1]
+    browser.execute_script("arguments[0].scrollIntoView({block: arguments[1]})", cell, block)
+    before = cell_and_panel(browser)
+
+    cell.click()
+
+    after = cell_and_panel(browser)
+    assert [before[0], after[0]] == ["20.0none", '20.0" ✕"']
+    assert after[1] == before[1]
+    (_, top, _, bottom), (left, panel_top, right, panel_bottom) = after[1:]
+    assert panel_bottom <= top or panel_top >= bottom
+    assert 0 <= left < right <= width
+    assert 0 <= panel_top < panel_bottom <= 900
+    cell.click()
     assert not browser.find_element("css selector", ".heat pre").is_displayed()
+
+
+# The classes of the parts of the page in which something has the colour of warnings
+RED = """
+    const colour = getComputedStyle(document.querySelector(".mark")).color;
+    const found = new Set();
+    for (const element of document.querySelectorAll("body *")) {
+        for (const part of ["", "::before", "::after"]) {
+            const style = getComputedStyle(element, part);
+            const {color, borderLeft, boxShadow, background} = style;
+            const used = [color, borderLeft, boxShadow, background].join();
+            if (element.checkVisibility() && used.includes(colour)) {
+                found.add(element.closest("td, div, ul").className.trim());
+            }
+        }
+    }
+    return [...found].sort();
+"""
+
+
+@pytest.mark.parametrize("suspect", [None, "network"])
+def test_only_what_a_person_must_check_is_red(opened, suspect):
+    """A failed build, a missing score and a second try are facts."""
+    reports = {"m/a": "build", "m/b": "engine", "m/c": {"outcome": 5, "first": 4}}
+
+    browser = opened(write({**reports, "m/d": {"outcome": 5, "suspect_test": suspect}}))
+
+    assert browser.execute_script(RED) == (["legend", "notes", "suspect"] if suspect else [])
+    marks = browser.execute_script("""
+        return [...document.querySelectorAll(".heat summary")].map(cell =>
+            getComputedStyle(cell, "::before").content);
+    """)
+    assert marks == ["none", "none", "none", '"? "' if suspect else "none"]
+
+
+def test_better_cell_is_bluer(opened):
+    browser = opened(write_outcomes(a=[0], b=[5], c=[9], d=[10]))
+
+    colours = browser.execute_script("""
+        return [...document.querySelectorAll(".heat td")].map(cell =>
+            getComputedStyle(cell).backgroundColor.match(/[0-9.]+/g)[0]);
+    """)
+
+    assert sorted(map(float, colours)) == list(map(float, colours))  # red
+    assert len(set(colours)) == 4
+
+
+@widths
+@pytest.mark.parametrize("count", [2, 12])
+def test_heat_map_fills_the_width_with_equal_columns_and_whole_words(opened, width, count):
+    """Many models make it wider; a shadow at the right shows that it can be scrolled."""
+    models = {f"laboratory/model-{at}" + "-instruct-2026" * (at % 2): [at] for at in range(count)}
+
+    browser = opened(write_outcomes(**models), width)
+
+    above, table, view, columns, broken = browser.execute_script("""
+        const wide = document.querySelector(".wide");
+        const names = [...document.querySelectorAll(".heat thead th + th")];
+        const broken = names.flatMap(name => {
+            const text = name.firstChild.firstChild;
+            const range = document.createRange();
+            return [...text.data.matchAll(/[^-\u200b]+/g)].filter(word => {
+                range.setStart(text, word.index);
+                range.setEnd(text, word.index + word[0].length);
+                return range.getClientRects().length > 1;  // one on each line
+            });
+        });
+        const tables = [...document.querySelectorAll("table")];
+        return [...tables.map(table => table.offsetWidth), wide.clientWidth,
+            names.map(name => name.offsetWidth), broken.map(word => word[0])];
+    """)
+    shadows = [browser.execute_async_script(SHADOW, place) for place in (0, 9999)]
+    assert above == view
+    assert table == view if count == 2 else table >= view
+    assert max(columns) - min(columns) <= 1
+    assert broken == []
+    assert shadows == [str(int(table > view)), "0"]
+
+
+SHADOW = """
+    const [place, done] = arguments;
+    const wide = document.querySelector(".wide");
+    wide.scrollLeft = place;
+    const opacity = () => done(getComputedStyle(wide, "::after").opacity);
+    requestAnimationFrame(() => requestAnimationFrame(opacity));
+"""
 
 
 def test_links_of_a_cell_open_its_report(opened):
@@ -108,6 +218,8 @@ def test_links_of_a_cell_open_its_report(opened):
 LEGENDS = """
 scores -> nothing
     models: {"a": [5, 5], "gold": [10, 10]}
+samples -> if-samples
+    models: {"a/1": [5, 5], "a/2": [6, 6]}
 incomplete -> if-incomplete if-no-score
     models: {"a": [5, 5], "b": [6, "engine"]}
 build -> if-build
@@ -116,6 +228,8 @@ interval -> if-interval
     models: {"a": [9, 8, 9, 8, 9, 8]}
 compared -> if-behind if-compared
     models: {"a": [5, 5, 5, 5, 5, 5], "b": [6, 6, 6, 6, 6, 6]}
+all pairs -> if-behind if-compared if-pairs
+    models: {"a": [5, 5, 5, 5, 5, 5], "b": [6, 6, 6, 6, 6, 6], "c": [7, 7, 7, 7, 7, 7]}
 reference -> if-unfit
     models: {"a": [5, 5], "gold": [10, 9]}
 """
@@ -123,7 +237,7 @@ reference -> if-unfit
 
 @table(LEGENDS, models={})
 def test_legend_explains_only_what_is_on_the_page(opened, row):
-    words = ["--reference=gold"] * ("gold" in row.models)
+    words = ["--reference=gold"] * ("gold" in row.models) + ["--samples"] * ("a/1" in row.models)
     browser = opened(write_outcomes(**row.models), 1400, *words)
 
     found = browser.find_elements("css selector", ".legend [class^=if-]")

@@ -2,13 +2,12 @@
 
 import contextlib
 import json
-import re
 import time
 from pathlib import Path
 
 import pytest
-from cases import TRUE, table
-from conftest import PROJECT, load_program, make_report
+from cases import TRUE, output_contains, run_command, table
+from conftest import PROJECT, load_program
 
 import DockerfileEvaluator as de
 
@@ -30,115 +29,103 @@ quotes -> "\"'"
 variables -> "${a:-"
     begin: "FROM "
 colours -> "\u001b["
+titles of a terminal -> "\u001b]"
 here-documents without an end -> "<<"
     begin: "RUN "
 here-documents -> "RUN <<a >/b && cat /b\ntext \na\n"
 backslashes -> "\\"
     begin: "RUN "
 continued lines -> "         \\\n"
-    begin: "RUN "
+    begin: "FROM x\nRUN "
 flags -> " --a"
     begin: "COPY"
 folders -> "/a"
 ports -> ":x"
 the beginning of an exit code -> "executor failed running ["
 prefixes -> "ERROR: failed to solve: "
+steps -> "#1 [1/1] RUN a\n"
+steps of podman -> "STEP 1/1: RUN a\n"
+interim answers -> "HTTP/1.1 103 x\r\n\r\n"
 """
 MB = 2**20  # characters
 LIMIT = 5  # seconds
 
 
-def read_dockerfile(text):
-    de.here_document_lines(text)
-    de.takes_new_flag(text, "link")
-    de.may_have_stage(text)
-    de.build_hint(de.Build(1), de.Options("", ""), text)
+class Readers:
+    """What reads a text."""
 
+    def __init__(self, fake, evaluate):
+        self._fake, self._evaluate = fake, evaluate
 
-def read_log(text):
-    log = de.BuildLog(de.Console(None))
-    for at in range(0, len(text), de.CHUNK):
-        log.feed(text[at : at + de.CHUNK].encode())
-    build = log.finish(1, seconds=0.0)
-    options = de.Options("Dockerfile", "repo", context=".")
-    for exit_code in (1, None):
-        for builder in de.BUILDERS.values():
-            failed = build._replace(exit_code=exit_code, builder=builder, error=text)
-            de.dockerfile_fault(failed, options, "FROM x")
-            de.new_syntax(failed, "")
-            de.judge_image(de.Step(de.IMAGE, text, text[:1000]), failed, "x", is_offline=False)
-            de.is_engine_trouble(failed)
-            de.blames_dockerfile(failed)
+    def _fail(self, call, dockerfile="FROM x", **fault):
+        self._fake.set(faults=[])
+        self._fake.fault(call, **fault)
+        return self._evaluate([dockerfile], TRUE)
 
+    def dockerfile(self, text):
+        self._fail("build", text, error="dockerfile parse error on line 2: unknown flag: --link")
+        self._fail("build", text, error="failed to process ${V#v}")
 
-def read_output(text):
-    count = re.compile(r"(\d+) passed")
-    check = de.Check("", (), lambda *_: (0, ""), (b"x" * 1000,), count, full_count=1)
-    capture = de.Capture("nonce", check)
-    capture.feed(b"nonce=B\n")
-    for at in range(0, len(text), de.CHUNK):
-        capture.feed(text[at : at + de.CHUNK].encode())
-    capture.finish()
-    de.read_http(b"HTTP/1.0 200\r\nTransfer-Encoding: chunked\r\n\r\n" + text.encode())
-    lines = de.text_lines(text)
-    de.suspicion(lines)
-    de.reason(lines)
-    de.last_line(text)
+    def log(self, text):
+        self._fail("build", at="RUN a", prints=text, error=1)
+        self._fail("build", at="COPY a /", error=f"a {text}")
+        self._fail("build", at=f"FROM {text}", error=f"a {text}")
+        self._fail("build", do="hang", at=text)
+        self._fail("build", stderr=f"a {text}")
 
+    def answer(self, text):
+        for call in ("version", "image inspect", "run", "container inspect", "control run"):
+            self._fail(call, stdout=text, stderr=text)
+            self._fail(call, code=0, stdout=text)
 
-def read_answer(text):
-    de.docker_error(text)
-    de.is_absent("/program", text)
-    de.parse_object(text)
+    def output(self, text):
+        (self._fake.root / "text").write_text(text)
+        counts = output_contains("cat text", "x" * 1000)
+        counts["params"].update(count=r"(\d+) passed", of=9)
+        self._evaluate(["FROM x"], run_command("cat text; false"), counts)
+        de.read_http(text.encode())
+        de.read_http(b"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n" + text.encode())
 
-
-def read_rubric(text):
-    """The text is in all places of a rubric where it is allowed, and then in all."""
-    short = text[: de.MAX_ARGUMENT]
-    params = {"command": short, "contains": [short] * (1 + len(text) // len(short))}
-    test = {"type": "output_contains", "params": {**params, "draw": {"a": [0, 10**6]}}}
-    for item in (test, {**test, "id": text, "type": text}):
-        content = json.dumps({"tests": [item]}).encode()
+    def rubric(self, text):
+        """The text is in all places of a rubric where it is allowed, and then in all."""
+        short = text[: de.MAX_ARGUMENT]
+        params = {"command": short, "contains": [short] * (1 + len(text) // len(short))}
+        test = {"type": "output_contains", "params": {**params, "draw": {"a": [0, 10**6]}}}
+        for item in (test, {**test, "id": text, "type": text}):
+            content = json.dumps({"tests": [item]}).encode()
+            with contextlib.suppress(de.EvaluationError):
+                rubric = de.read_rubric(content, "rubric.json")
+                list(review.lint(rubric.tests, None))
         with contextlib.suppress(de.EvaluationError):
-            rubric = de.read_rubric(content, "rubric.json")
-            list(review.lint(rubric.tests, None))
-    with contextlib.suppress(de.EvaluationError):
-        de.read_rubric(text.encode(), "rubric.json")
+            de.read_rubric(text.encode(), "rubric.json")
+
+    def solution(self, text):
+        Path("Dockerfile").write_text(text)
+        review.workdir_of("Dockerfile")
+
+    def report(self, text):
+        """The text is in all places of a report, and then all of the file."""
+        report = self._evaluate(["FROM x"], TRUE)
+        report["test_results"][0].update(message=text, output=text)
+        report["build"]["log"] = text
+        report["environment"]["base_images"] = [text]
+        for content in (json.dumps(report), text):
+            Path("report.json").write_text(content)
+            with contextlib.suppress(ValueError, RecursionError):
+                lb.read_report("report.json", model="", sample="")
+            de.read_report("report.json")
+        lb.csv_cell(text)
 
 
-def read_solution(text):
-    Path("Dockerfile").write_text(text)
-    review.workdir_of("Dockerfile")
+READERS = [name for name in vars(Readers) if not name.startswith("_")]
 
 
-def read_report(text):
-    """The text is in all places of a report, and then all of the file."""
-    Path("Dockerfile").write_text("FROM x")
-    options = de.checked(de.Options("Dockerfile", "repo", {"tests": [TRUE]}))
-    report = make_report(["failed"], options)
-    report["test_results"][0].update(message=text, output=text)
-    report["build"]["log"] = text
-    report["environment"]["base_images"] = [text]
-    for content in (json.dumps(report), text):
-        Path("report.json").write_text(content)
-        with contextlib.suppress(ValueError, RecursionError):
-            lb.read_report("report.json", model="", sample="")
-        de.read_report("report.json")
-    de.as_junit(report)
-    lb.csv_cell(text)
-
-
-READERS = [read_answer, read_dockerfile, read_log, read_output, read_rubric, read_solution]
-
-
+@pytest.mark.long("150 texts, in two sizes")
 @table(HOSTILE, begin=None)
-@pytest.mark.parametrize(
-    "read",
-    [read_report, *(pytest.param(read, marks=pytest.mark.long("170 texts")) for read in READERS)],
-    ids=lambda read: read.__name__,
-)
-def test_reader_is_linear(read, row):
+@pytest.mark.parametrize("name", READERS)
+def test_reader_is_linear(fake, evaluate, name, row):
     begin, repeated = row.begin or "", json.loads(row.then)
+    read = getattr(Readers(fake, evaluate), name)
 
     for size in (MB // 16, MB):  # A reader that is not linear takes minutes for the second one.
         started_at = time.thread_time()

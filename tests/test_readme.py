@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from batch import scores, tree
-from cases import FALSE, TRUE, run_command
+from cases import FALSE, TRUE, read_tests, run_command
 from conftest import PIPES, PROJECT, load_program, outcome, schema
 from engine import census
 from test_injection import MODES, SCENARIOS
@@ -127,13 +127,11 @@ def test_count_of_a_suite_is_the_number_of_passed_tests(log):
     """Lint finds nothing in it."""
     tests = [run_command("x")]
     tests[0]["params"].update(count=COUNTS[log["suite"]], of=100)
-    (test,) = de.read_rubric(json.dumps({"tests": tests}).encode(), "README.md").tests
+    (test,) = read_tests(*tests)
     failed = load_program(PROJECT / "rubrics" / "review.py").FAILED_SUITE
 
     for output, count in ((log["output"], log["passed"]), (failed, 0)):
-        tally = de.Tally(test.check.count_pattern)
-        tally.add(output.encode())
-        assert tally.count == count
+        assert de.count_matches(test.check.count_pattern, output.encode()) == count
 
 
 def test_each_count_has_a_log():
@@ -217,9 +215,9 @@ def test_tasks_of_setupbench_become_rubrics():
     subprocess.run(program, check=True)
 
     found = [de.read_rubric(path.read_bytes(), "r").tests[0] for path in Path("rubrics").iterdir()]
-    assert sorted((test.type, test.service, test.check.command) for test in found) == [
-        ("output_contains", 0, "sleep 20; app && echo 'Setup successful'"),
-        ("run_command", None, "npm ci"),
+    assert sorted((test.type, bool(test.service), test.check.arguments[0]) for test in found) == [
+        ("output_contains", True, "sleep 20; app && echo 'Setup successful'"),
+        ("run_command", False, "npm ci"),
     ]
 
 
@@ -234,17 +232,6 @@ def test_reward_is_written_only_if_there_is_a_score(fake, evaluate, faults, expe
 
     assert (done.returncode == 0) is file.exists() is bool(expected)
     assert not expected or json.loads(file.read_text()) == {"reward": float(expected)}
-
-
-@pytest.mark.skipif(not shutil.which("junit-to-ctrf"), reason="needs npm's junit-to-ctrf")
-def test_junit_becomes_ctrf(fake, evaluate):
-    evaluate(["FROM x"], TRUE, FALSE, output="report.json")
-
-    run(command("junit.py").replace("reports/", f"{PROJECT}/reports/"))
-    run(command("npx junit-to-ctrf").replace("npx ", ""))
-
-    found = json.loads(Path("ctrf/ctrf-report.json").read_text())["results"]
-    assert [test["status"] for test in found["tests"]] == [de.PASSED, de.FAILED]
 
 
 REWARDS = {
@@ -311,7 +298,7 @@ def test_localhost_needs_no_proxy(engine, evaluate):
     assert outcome(report) == "passed"
 
 
-@pytest.mark.usefixtures("layers_of_the_example", "clone")
+@pytest.mark.usefixtures("example_image", "clone")
 def test_quick_start_scores_the_example_in_full():
     before = census()
 
@@ -343,7 +330,7 @@ def test_own_rubric_counts_a_suite_and_asks_a_service():
     ]
 
 
-@pytest.mark.usefixtures("networked_engine", "legacy", "clone")
+@pytest.mark.usefixtures("networked_engine", "clone")
 def test_review_is_what_is_printed_and_only_the_solution_passes_with_draw(monkeypatch):
     monkeypatch.chdir("artifacts/tree")
     line = command("review.py rubric.json")
@@ -357,7 +344,7 @@ def test_review_is_what_is_printed_and_only_the_solution_passes_with_draw(monkey
 
 
 @pytest.mark.release
-@pytest.mark.usefixtures("networked_engine", "legacy", "clone")
+@pytest.mark.usefixtures("networked_engine", "clone")
 def test_tree_and_board():
     evaluated = run(command("{repo}' --reference reference"))
     board = run("python3 reports/leaderboard.py artifacts/tree/reports --reference reference")

@@ -1,25 +1,16 @@
-"""Section 5, the report: fields and totals, no score, JUnit, and how files are written."""
+"""Section 5, the report: fields and totals, no score, and how files are written."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 from unittest import mock
-from xml.etree import ElementTree
 
 import pytest
-from cases import TRUE, run_command
-from conftest import make_report, schema
+from cases import TRUE, run_command, table
+from conftest import schema
 
 import DockerfileEvaluator as de
-
-
-@pytest.fixture
-def options(dockerfile, rubric, tmp_path):
-    """Return the options of an evaluation."""
-    output = str(tmp_path / "report.json")
-    return de.checked(de.Options(dockerfile("FROM x"), "example", rubric(TRUE), output))
-
 
 # Fields
 
@@ -28,7 +19,7 @@ ENVIRONMENT = {
     "evaluator_version": de.__version__,
     "docker_client": "28.2.2",
     "docker_server": "20.10.24",
-    "builder": "legacy",
+    "builder": "buildkit",
     "platform": "linux/amd64",
     "storage_driver": "overlay2",
     "security_options": ["name=rootless"],
@@ -125,34 +116,18 @@ def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(
 
     assert report["error"]["kind"] == "engine"
     assert report["build"]["message"] == report["error"]["message"]
-    assert report["environment"]["builder"] == "legacy"
+    assert report["environment"]["builder"] == "buildkit"
     assert "last words of the build" in report["build"]["log"]
-
-
-# JUnit
-
-
-def test_junit_of_a_failed_build_has_the_model_and_an_error_in_each_testcase_and_the_log(options):
-    report = make_report("build", options)
-    report["dockerfile"] = "artifacts/atlas/app.dockerfile"
-    report["build"]["log"] = "\x1b[91mthe log\x1b[0m"
-
-    case, log = ElementTree.fromstring(de.as_junit(report))
-
-    assert case.get("classname") == "artifacts/atlas/app.run_command"
-    assert [(element.tag, element.text) for element in case] == [("error", "not run (build error)")]
-    assert (log.tag, log.text) == ("system-out", "why\nthe log")
 
 
 # Files
 
 
-@pytest.mark.parametrize("option", ["output", "junit"])
-def test_protected_folder_is_an_error_before_docker_is_started(fake, evaluate, monkeypatch, option):
+def test_protected_folder_is_an_error_before_docker_is_started(fake, evaluate, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # these tests may run as root
 
     with pytest.raises(de.EvaluationError):
-        evaluate(["FROM x"], TRUE, **{option: "report"})
+        evaluate(["FROM x"], TRUE, output="report")
 
     assert fake.names() == []
 
@@ -177,65 +152,90 @@ def test_report_can_be_a_pipe():
     assert os.read(reader, 9) == b"text"
 
 
-def test_score_that_cannot_be_set_aside_is_not_replaced(options):
-    de.write_reports(make_report([], options), options)
-    os.makedirs(f"{options.output}.previous/x")
-
-    problems = de.write_reports(make_report("engine", options), options)
-
-    assert de.is_scored(de.read_report(options.output))
-    assert len(problems) == 1
-
-
 # A score is not lost
+
+# How an evaluation ends: a fault of the fake engine
+ENDS = {
+    "scored": "",
+    "build": "build at='[2/2] RUN make' error=2",
+    "engine": "version",
+    "registry": "pull x='a.b: too many requests'",
+}
+
+
+@pytest.fixture
+def save(fake, evaluate):
+    """Return a function that evaluates, and writes the report to a file; return the report."""
+
+    def run(end, output="report.json"):
+        fake.repair()
+        fake.inject(ENDS[end])
+        return evaluate(["FROM x"], TRUE, output=output)
+
+    return run
 
 
 @pytest.mark.parametrize(
     ("there", "new", "is_kept"),
     [
-        ([], "build", False),  # a failed build has a score
-        ([], "engine", True),
-        ("build", "interrupted", True),
+        ("scored", "build", False),  # a failed build has a score
+        ("scored", "engine", True),
+        ("build", "engine", True),
         ("registry", "engine", False),
     ],
 )
-def test_report_without_a_score_moves_one_with_a_score_and_links_stay(options, there, new, is_kept):
-    os.symlink("elsewhere.json", options.output)
-    earlier, later = (make_report(each, options) for each in (there, new))
+def test_report_without_a_score_moves_one_with_a_score_and_links_stay(save, there, new, is_kept):
+    os.mkdir("folder")
+    os.symlink("folder/elsewhere.json", "report.json")
 
-    for report in (earlier, later):
-        de.write_reports(report, options)
+    earlier, later = (save(end) for end in (there, new))
 
-    file = os.readlink(options.output)
-    folder = os.path.dirname(options.output)
-    assert de.read_report(f"{folder}/{file}.previous") == (earlier if is_kept else None)
-    assert de.read_report(f"{folder}/{file}") == later
+    assert de.read_report("folder/elsewhere.json.previous") == (earlier if is_kept else None)
+    assert de.read_report("folder/elsewhere.json") == later
+    assert os.path.islink("report.json")
 
 
-def test_report_on_stdout_moves_no_file(options):
+def test_score_that_cannot_be_set_aside_is_not_replaced(save):
+    os.makedirs("report.json.previous/x")
+    earlier = save("scored")
+
+    with pytest.raises(de.EvaluationError):
+        save("engine")
+
+    assert de.read_report("report.json") == earlier
+
+
+def test_report_on_stdout_moves_no_file(save):
     os.symlink("report.json", "-")
-    de.write_reports(make_report([], options), options)
+    save("scored")
 
-    de.write_reports(make_report("engine", options), options._replace(output="-"))
+    save("engine", output="-")
 
-    assert os.path.exists(options.output)
-
-
-IGNORED = {
-    ("buildkit", "20.10.24", "COPY --chmod=+x a /"): True,
-    ("buildkit", "27.5.1", "ADD --chmod=$MODE a /"): True,
-    ("buildkit", "28.0.0", "COPY --chmod=+x a /"): False,
-    ("buildkit", "20.10.24", "COPY --chmod=755 a /"): False,
-    ("buildah", "5.8.6", "COPY --chmod=+x a /"): False,
-    ("legacy", "28.5.2", "RUN bash <<EOF\necho\nEOF"): True,
-}
+    assert os.path.exists("report.json")
 
 
-@pytest.mark.parametrize(("builder", "version", "lines"), IGNORED)
-def test_what_an_older_builder_ignores_is_a_warning(builder, version, lines):
-    step = de.Step(de.INSTRUCTION, lines.partition("\n")[0])
-    build = de.Build(0, builder=de.BUILDERS[builder], steps=[step])
+# The version of the engine, an instruction and a line above FROM
+IGNORED = """
+20.10.24 COPY --chmod=+x a / -> a warning
+27.5.1 add --from=b --chmod=$MODE a / -> a warning
+28.0.0 COPY --chmod=+x a / -> none
+20.10.24 COPY --chmod=755 a / -> none
+20.10.24 RUN chmod +x --chmod=+x -> none
+5.8.6 COPY --chmod=+x a / -> none
+    log: STEP 1/2: FROM x\\nSTEP 2/2: COPY --chmod=+x a /
+20.10.24 COPY --chmod=+x a / -> none
+    log: #1 resolve image config for docker-image://docker.io/docker/dockerfile:1\\n#1 DONE 0.1s
+"""
 
-    found = de.build_warnings(build, f"FROM x\n{lines}\n", {"docker_server": version})
 
-    assert bool(found) is IGNORED[builder, version, lines]
+@table(IGNORED, log="")
+def test_mode_that_an_older_builder_ignores_is_a_warning(fake, evaluate, row):
+    version, instruction = row.when.split(" ", 1)
+    fake.set(version={"Server": {"Version": version, "Os": "linux", "Arch": "amd64"}})
+    fake.inject(f"build do=print stdout='{row.log}'" * bool(row.log))
+
+    warnings = evaluate(["FROM x", instruction], TRUE)["warnings"]
+
+    assert [text.partition(" ignores the mode in ")[2] for text in warnings] == (
+        [instruction] if row.then == "a warning" else []
+    )

@@ -382,10 +382,8 @@ RUN printf '#!/bin/sh\necho = $(($1 * 7))\n' >/bin/tool && chmod +x /bin/tool
 """
 
 
-def test_tests_that_prove_nothing_or_fail_are_named_with_their_image(
-    clean_engine, buildkit, rubric
-):
-    """The base has no /usr/local/bin; the legacy builder would leave a stage of the solution."""
+def test_tests_that_prove_nothing_or_fail_are_named_with_their_image(clean_engine, rubric):
+    """The base has no /usr/local/bin."""
     os.mkdir("context")
     Path("context/README").write_text("")
     Path("solution").write_text(SOLUTION)

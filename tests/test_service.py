@@ -48,7 +48,7 @@ def request(path, *contains, **more):
 REQUESTS = [
     request("/", "hello"),
     request("/moved", "elsewhere", status=302),
-    request("/nothing", "GET /nothing HTTP/1.0", status=404),
+    request("/nothing", "GET /nothing HTTP/1.1", status=404),
     request(QUOTES, QUOTES, status=404),
     request("/chunks", "hello"),
     request("/open", "hello", timeout=5),
@@ -99,7 +99,7 @@ def test_each_client_sends_one_request_and_prints_all_bytes(
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = b"HTTP/1.1 302 no\r\nLocation: /x\r\n\r\n" + bytes(range(256)) * 4
     port = str(server.getsockname()[1])
-    request = "GET /?a=%20&é HTTP/1.0\r\nHost: localhost\r\n\r\n"
+    request = "GET /?a=%20&é HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", request, port, "1"]
 
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
@@ -126,7 +126,7 @@ def test_each_client_sends_one_request_and_prints_all_bytes(
 
 
 def test_machine_without_a_client_says_so(tmp_path):
-    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", "GET / HTTP/1.0\r\n\r\n", "9", "1"]
+    words = ["/bin/sh", "-c", de._SEND_REQUEST, "sh", "GET / HTTP/1.1\r\n\r\n", "9", "1"]
 
     assert subprocess.call(words, env={"PATH": str(tmp_path)}) == de.NO_CLIENT
 
