@@ -69,7 +69,9 @@ SETTINGS: dict[str, Any] = {
     "environment": {},  # of a container, beside PATH
     "shell": "/bin/sh",  # "" if the image has none
     "state": {},  # what differs in the record of a container
+    "networks": {"bridge": {"IPAddress": "172.17.0.2"}},  # of a container
     "listens": True,  # a service does so on its port
+    "listeners": "\n",  # what the wait for that prints
     "faults": [],
 }
 LOST = "Cannot connect to the Docker daemon at unix:///fake. Is the docker daemon running?\n"
@@ -454,6 +456,8 @@ class Engine:
     def _container_inspect(self, call):
         (name,) = call.operands
         self._need(self.containers / name)
+        if "Networks" in call.options["--format"]:
+            return Reply(stdout=json.dumps(self.settings["networks"]))
         return Reply(stdout=json.dumps({**self._state(name), **self.settings["state"]}))
 
     def _container_rm(self, call):
@@ -489,7 +493,7 @@ class Engine:
         if program != "/bin/sh":
             return Reply(127, f"exec: {program}: no such file or directory\n")
         if len(words) == 2:  # A test has arguments.
-            return Reply(0 if self.settings["listens"] else None, "begun\n")
+            return Reply(0 if self.settings["listens"] else None, self.settings["listeners"])
         return self._execute(words)
 
     def _logs(self, _call):

@@ -49,7 +49,7 @@ def test_null_is_absent(test):
 
     (test,) = rubric.tests
     assert (*rubric[:2], *test[3:7]) == ("", (), 30, 1, (), None)
-    assert (test.id, *test.check.arguments) == ("output_contains_1", "x", "/bin/sh")
+    assert (test.id, *test.check.arguments) == ("output_contains_1", "x", "/bin/sh", "")
     assert judged(WITH_NULLS, b"y").status == "passed"
 
 
@@ -131,13 +131,13 @@ MISTAKES = mistakes_of(r"""
 WORDS = mistakes_of(r"""
 {"time_out": 5} -> : unknown key 'time_out'
 {"service": 65536} -> .service: expected an integer from 1 to 65535 or true,
-{"params": {"command": "x", "count": "x"}} -> .params: 'count' and 'of' need each other
-{"params": {"command": "x", "of": 3}} -> .params: 'count' and 'of' need each other
+{"params": {"command": "x", "count": "x"}} -> .params: expected 'count' with 'of', or 'junit'
+{"params": {"command": "x", "of": 3}} -> .params: expected 'count' with 'of', or 'junit'
 {HTTP, "params": {}} -> .service: expected a port, since
 {HTTP, "params": {}, "service": true} -> .service: expected a port, since
 {"type": "files_exist", "params": {"paths": ["/x"]}, "service": true} -> .service: only a test
 {HTTP, "service": 80, "params": {"path": "x"}} -> .params.path: expected /
-{HTTP, "service": 80, "params": {"match": "all"}} -> .params.match: expected 'any' or 'all', beside
+{HTTP, "service": 80, "params": {"match": "all"}} -> .params.match: expected 'contains' beside
 """)
 WORDS_BEYOND_A_SCHEMA = {
     f'{{"params": {{"command": "x", "count": "{pattern}", "of": 3}}}}': f".params.count: {words}"
@@ -246,7 +246,7 @@ def drawn(command, *contains):
 def test_terms_of_drawn_numbers_are_replaced_in_command_and_contains(text):
     test = drawn(f";{text}", text)
 
-    (command, _), result = read_tests(test)[0].check.arguments, judged(test, TERMS[text].encode())
+    command, result = read_tests(test)[0].check.shown, judged(test, TERMS[text].encode())
 
     assert command.split(";", 1)[1] == TERMS[text]
     assert result.message == f"the output contains '{TERMS[text]}'"

@@ -339,7 +339,9 @@ def test_what_is_in_the_pipe_at_the_limit_still_counts():
 def test_output_without_end_ends_at_the_limit():
     deadline = de.Deadline({"": 0.0})
     with open("/dev/zero", "rb") as zeros:
-        for data in de.Docker("docker").stream(SimpleNamespace(stdout=zeros), deadline):
+        for data in de.Docker("docker").stream(
+            SimpleNamespace(stdout=zeros, stderr=None), deadline
+        ):
             assert data
 
     assert deadline.left() < 0
@@ -355,7 +357,7 @@ def test_last_words_of_a_command_are_read():
         return 0
 
     with open(reading, "rb") as stdout:
-        process = SimpleNamespace(stdout=stdout, poll=poll, wait=lambda _: 0)
+        process = SimpleNamespace(stdout=stdout, stderr=None, poll=poll, wait=lambda _: 0)
 
         printed = list(de.Docker("docker").stream(process, de.Deadline({"": 60.0})))
 
@@ -384,12 +386,12 @@ COUNTED = {  # the output, what is counted
 def test_matches_are_counted_line_by_line_as_a_terminal_shows_them(text):
     output = text.encode(errors="surrogateescape")
 
-    assert de.count_matches(re.compile(r"([^\Wx]+) passed"), output) == COUNTED[text]
+    assert de.count_matches(re.compile(r"([^\Wx]+) passed"), de.Printed(output)) == COUNTED[text]
 
 
 @pytest.mark.parametrize(("pattern", "count"), [(r"ok(?=\d)", 1), (r"\b", 0)])
 def test_match_without_a_group_counts_once_if_it_has_text(pattern, count):
-    assert de.count_matches(re.compile(pattern), b"ok ok2 ok\n") == count
+    assert de.count_matches(re.compile(pattern), de.Printed(b"ok ok2 ok\n")) == count
 
 
 # Score, counted, of: the points of a test that failed

@@ -1,0 +1,581 @@
+"""HTTP: requests of a rubric, answers, the script that sends one, when it is sent again."""
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+from cases import TRUE, run_command, table
+from conftest import messages, outcome, statuses
+
+import DockerfileEvaluator as de
+
+
+def http(timeout=30, **params):
+    return {"type": "http_responds", "service": 8080, "timeout": timeout, "params": params}
+
+
+def read(rubric, *tests):
+    with open(rubric(*tests), "rb") as file:
+        return de.read_rubric(file.read(), "rubric.json").tests
+
+
+# What a rubric describes, and what is sent
+
+REQUESTS = r"""
+nothing -> GET / HTTP/1.1|Host: localhost:8080|Connection: close||
+    params: {}
+a path -> GET /é%20?a=b&c HTTP/1.1|Host: localhost:8080|Connection: close||
+    params: {"path": "/é%20?a=b&c"}
+a HEAD -> HEAD / HTTP/1.1|Host: localhost:8080|Connection: close||
+    params: {"method": "HEAD"}
+a body -> POST / HTTP/1.1|Host: localhost:8080|Connection: close|Content-Length: 4||é"\
+    params: {"body": "é\"\\"}
+a POST without a body -> POST / HTTP/1.1|Host: localhost:8080|Connection: close|Content-Length: 0||
+    params: {"method": "POST"}
+a GET with one -> GET / HTTP/1.1|Host: localhost:8080|Connection: close|Content-Length: 1||x
+    params: {"method": "GET", "body": "x"}
+headers -> GET / HTTP/1.1|Host: localhost:8080|Connection: close|X-A: b: "c"|Accept: */*||
+    params: {"headers": {"X-A": "b: \"c\"", "Accept": "*/*", "_why": "a comment"}}
+another host -> GET / HTTP/1.1|hOST: example.org|Connection: close||
+    params: {"headers": {"hOST": "example.org"}}
+"""
+WRONG_REQUESTS = r"""
+a blank in the path -> .path: expected / and no blanks, found "/a b"
+    params: {"path": "/a b"}
+a path without a slash -> .path: expected / and no blanks, found "x"
+    params: {"path": "x"}
+another method -> .method: expected GET, HEAD or POST, found "PUT"
+    params: {"method": "PUT"}
+HEAD and contains -> .method: with HEAD neither the request nor the answer has a body
+    params: {"method": "HEAD", "contains": ["x"]}
+HEAD and a body -> .method: with HEAD neither the request nor the answer has a body
+    params: {"method": "HEAD", "body": "x"}
+a body with a NUL -> .body: expected a string
+    params: {"body": "\u0000"}
+headers as a list -> .headers: expected an object
+    params: {"headers": ["A: b"]}
+a header with a blank -> .headers.A b: expected a header of one line
+    params: {"headers": {"A b": "c"}}
+a header of two lines -> .headers.A: expected a header of one line
+    params: {"headers": {"A": "b\nC: d"}}
+a header with a carriage return -> .headers.A: expected a header of one line
+    params: {"headers": {"A": "b\r"}}
+a header without a value -> .headers.A: expected a string
+    params: {"headers": {"A": ""}}
+a number in a header -> .headers.A: expected a string
+    params: {"headers": {"A": 1}}
+a length -> .headers.Content-Length: expected a header of one line, and none that the evaluation
+    params: {"headers": {"Content-Length": "3"}}
+a connection -> .headers.CONNECTION: expected a header of one line, and none that the evaluation
+    params: {"headers": {"CONNECTION": "close"}}
+chunks -> .headers.transfer-encoding: expected a header of one line, and none that the evaluation
+    params: {"headers": {"transfer-encoding": "chunked"}}
+match without contains -> .match: expected 'contains' beside it
+    params: {"match": "all"}
+"""
+
+
+@table(REQUESTS, params={})
+def test_request_of_a_rubric(rubric, row):
+    (test,) = read(rubric, http(**row.params))
+
+    assert test.check.arguments == (row.then.replace("|", "\r\n"),)
+
+
+@table(WRONG_REQUESTS, params={})
+def test_wrong_request_is_an_error_of_the_rubric(rubric, row):
+    with pytest.raises(de.EvaluationError) as error:
+        read(rubric, http(**row.params))
+
+    assert f".params{row.then}" in str(error.value)
+
+
+def test_body_may_have_64_kib(rubric):
+    read(rubric, http(body="é" * 32 * 1024))
+    with pytest.raises(de.EvaluationError, match="expected at most 65536 bytes"):
+        read(rubric, http(body="é" * 32 * 1024 + "x"))
+
+
+def test_drawn_numbers_stand_in_path_body_and_contains(rubric):
+    draw = {"a": [1, 9], "b": [1, 1000000]}
+
+    (test,) = read(rubric, http(path="/{a}", body="{b*2}", contains=["{a+b}"], draw=draw))
+
+    a, b = test.check.drawn["a"], test.check.drawn["b"]
+    (request,) = test.check.arguments
+    assert request.startswith(f"POST /{a} HTTP/1.1\r\n")
+    assert request.endswith(f"\r\n\r\n{b * 2}")
+    answer = de.Printed(f"HTTP/1.1 200 OK\r\n\r\n<{a + b}>".encode())
+    assert test.check.judge(0, answer)[0]
+
+
+# Answers
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-Encoding: Chunked\r\n\r\n"
+LARGE = b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 3 * 1024 * 1024
+HEADERS = b"".join(b"X-%d: y\r\n" % number for number in range(200))
+TO_HTTPS = b"Client sent an HTTP request to an HTTPS server.\n"
+ANSWERS = {  # what a service sends: its status, its first line, its body, and what may explain it
+    b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nx\r\n\r\ny": (200, "HTTP/1.1 200 OK", b"x\r\n\r\ny", ""),
+    b"HTTP/1.0 404 Not Found\n\nx": (404, "HTTP/1.0 404 Not Found", b"x", ""),
+    b"HTTP/1.1 200\r\n\r\nx": (200, "HTTP/1.1 200", b"x", ""),
+    b"HTTP/1.1 200 OK": (200, "HTTP/1.1 200 OK", b"", ""),
+    b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut": (200, "HTTP/1.1 200 OK", b"cut", ""),
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy": (200, "HTTP/1.1 200 OK", b"x", ""),
+    b"HTTP/1.1 204 No\r\n\r\nx": (204, "HTTP/1.1 204 No", b"", ""),
+    b"HTTP/1.1 200 \x1b[1m\x07\xff\r\n\r\n": (200, "HTTP/1.1 200 \\x07\ufffd", b"", ""),
+    # Interim answers are skipped; 101 is none.
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nx": (200, "HTTP/1.1 200 OK", b"x", ""),
+    b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 102 P\n\nHTTP/1.0 201 C\r\n\r\nx": (
+        *(201, "HTTP/1.0 201 C", b"x", ""),
+    ),
+    b"HTTP/1.1 103 Early\r\nLink: x\r\n": (103, "HTTP/1.1 103 Early", b"", ""),
+    b"HTTP/1.1 101 Switching\r\n\r\nx": (101, "HTTP/1.1 101 Switching", b"", ""),
+    # Chunks are joined, as far as they are right.
+    CHUNKED + b"3;x=y\r\nnee\r\n00A\r\ndle\r\n01234\r\n0\r\nTrailer: x\r\n\r\n": (
+        *(200, "HTTP/1.1 200 OK", b"needle\r\n01234", ""),
+    ),
+    CHUNKED + b"9\r\ncut": (200, "HTTP/1.1 200 OK", b"cut", ""),
+    CHUNKED + b"f" * 20 + b"\r\nabc": (200, "HTTP/1.1 200 OK", b"", ""),
+    CHUNKED + b"1\r\na\r\nx": (200, "HTTP/1.1 200 OK", b"a", ""),
+    CHUNKED + b"1\r\na\r\n" * 150_000: (200, "HTTP/1.1 200 OK", b"a" * 150_000, ""),
+    # More headers than Python reads; more bytes than are read
+    b"HTTP/1.1 200 OK\r\n" + HEADERS + b"\r\nx": (200, "HTTP/1.1 200 OK", b"", ""),
+    LARGE: (200, "HTTP/1.1 200 OK", LARGE[19 : de.MAX_ANSWER], ""),
+    # What explains it
+    b"HTTP/1.1 301 M\r\nlocation: /x\r\n\r\n": (301, "HTTP/1.1 301 M", b"", " (Location: /x)"),
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nLocation: /\r\n\r\nx": (
+        *(200, "HTTP/1.1 200 OK", b"x", " (Location: /, Content-Encoding: gzip)"),
+    ),
+    b"HTTP/1.0 400 Bad Request\r\n\r\n" + TO_HTTPS: (
+        *(400, "HTTP/1.0 400 Bad Request", TO_HTTPS, " (TLS)"),
+    ),
+    b"HTTP/1.0 404 Not Found\r\n\r\n" + TO_HTTPS: (404, "HTTP/1.0 404 Not Found", TO_HTTPS, ""),
+    b"\x15\x03\x01\x00\x02\x02\x46": (0, "no HTTP response (7 bytes)", b"", " (TLS)"),
+    b"\0\0\x12\x04\0\0\0\0\0": (0, "no HTTP response (9 bytes)", b"", " (HTTP/2)"),
+    b"": (0, "no HTTP response (0 bytes)", b"", " (perhaps TLS)"),
+    # No status: Python takes +200 for a number.
+    b"ICY 200 OK\r\n\r\nx": (0, "no HTTP response (15 bytes)", b"", ""),
+    b"HTTP/1.1 +200 OK\r\n\r\nx": (0, "no HTTP response (21 bytes)", b"x", ""),
+    b"HTTP/1.1 0200 OK\r\n\r\nx": (0, "no HTTP response (21 bytes)", b"x", ""),
+    b"HTTP/1.1 2_0_0 OK\r\n\r\nx": (0, "no HTTP response (22 bytes)", b"x", ""),
+    b"\r\nHTTP/1.1 200 OK\r\n\r\nx": (0, "no HTTP response (22 bytes)", b"", ""),
+}
+
+
+@pytest.mark.parametrize("data", ANSWERS, ids=lambda data: repr(data[:60]))
+def test_answer_of_a_service(data):
+    assert de.read_http(data) == ANSWERS[data]
+
+
+HELLO = b"HTTP/1.1 200 OK\r\n\r\nhello, world"
+GZIP = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n?"
+MOVED = b"HTTP/1.1 301 Moved\r\nLocation: /x\r\n\r\nhello"
+JUDGEMENTS = [  # params, an answer, what it earns, and the message
+    ({}, HELLO, 1, "HTTP/1.1 200 OK"),
+    ({}, MOVED, 0, "HTTP/1.1 301 Moved, expected status 200 (Location: /x)"),
+    ({"status": 301}, MOVED, 1, "HTTP/1.1 301 Moved"),
+    ({"contains": ["hello"]}, MOVED, 0, "HTTP/1.1 301 Moved, expected status 200 (Location: /x)"),
+    ({"contains": ["x", "hello"]}, HELLO, 1, "the body contains 'hello'"),
+    ({"contains": ["x"]}, HELLO, 0, "the body contains none of 'x'"),
+    ({"contains": ["OK"]}, HELLO, 0, "the body contains none of 'OK'"),
+    ({"contains": ["x"]}, GZIP, 0, "the body contains none of 'x' (Content-Encoding: gzip)"),
+    ({"contains": ["x", "hello"], "match": "all"}, HELLO, 0, "the body lacks 'x'"),
+    (
+        *({"contains": ["x", "hello", "world"], "match": "share"}, HELLO),
+        *(2, "2 of 3: the body contains none of 'x'"),
+    ),
+    (
+        *({"contains": ["hello"], "match": "share"}, b""),
+        *(0, "no HTTP response (0 bytes), expected status 200 (perhaps TLS)"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("params", "answer", "earned", "message"), JUDGEMENTS)
+def test_judgement_of_an_answer(rubric, params, answer, earned, message):
+    (test,) = read(rubric, http(**params))
+
+    assert test.check.judge(0, de.Printed(answer)) == (earned, message)
+
+
+# The script that sends a request, on this machine
+
+
+ANSWER = b"HTTP/1.1 302 no\r\nLocation: /x\r\n\r\n" + bytes(range(255)) * 4  # curl drops a 255
+
+
+def listen(address, port=0):
+    """Return a socket that listens; with :: only for IPv6."""
+    server = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    try:
+        if ":" in address:
+            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address == "::")
+        server.bind((address, port))
+    except OSError:
+        server.close()
+        pytest.skip(f"no {address} on this machine")
+    server.listen()
+    server.settimeout(20)
+    return server
+
+
+@pytest.fixture(params=["bash", "perl", "python3", "curl", "nc"])
+def client(request, tmp_path, monkeypatch):
+    """Let only one client be on the PATH, after a shell was found there."""
+    if "shell" in request.fixturenames:
+        request.getfixturevalue("shell")
+    name = request.param
+    if name == "nc":
+        path = request.getfixturevalue("busybox")
+    else:  # python3 on the PATH may be a script.
+        path = sys.executable if name == "python3" else shutil.which(name)
+    path = path or pytest.skip(f"no {name} on this machine")
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for program in (path, shutil.which("cat"), shutil.which("sleep")):
+        link = folder / (name if program == path else os.path.basename(program))
+        link.symlink_to(os.path.realpath(program))
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def send(shell, server, text):
+    """Start the script that sends a request."""
+    port = str(server.getsockname()[1])
+    words = [shell, "-c", de._SEND_REQUEST, "sh", text, port, "2", "127.0.0.1 ::1"]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("end", ["closes", "resets", "never closes", "does not listen"])
+@pytest.mark.usefixtures("client")
+def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, shell, end):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    body = 'é"\\ {}\n$(id) `id` 100% \\n\x01\x7f' * (2000 if end == "closes" else 1)
+    text = f"POST /?a=%20&é HTTP/1.1\r\nHost: localhost\r\n\r\n{body}"
+    with listen("127.0.0.1") as server, send(shell, server, text) as process:
+        connection, _ = server.accept()
+        asked = b""
+        while end != "does not listen" and len(asked) < len(text.encode()):
+            asked += connection.recv(65536)
+        connection.sendall(ANSWER)
+        output = process.stdout.read(len(ANSWER))
+        if end == "resets":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if end != "never closes":
+            connection.close()
+        output += process.stdout.read()
+        connection.close()
+
+        assert output == ANSWER
+        assert asked.decode() == text or end == "does not listen"
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.parametrize("address", ["::1", "::"])
+@pytest.mark.usefixtures("client")
+def test_each_client_knows_ipv6(address):
+    with listen(address) as server, send("/bin/sh", server, "GET / HTTP/1.1\r\n\r\n") as process:
+        connection, _ = server.accept()
+        connection.sendall(ANSWER)
+        connection.close()
+
+        assert process.stdout.read() == ANSWER
+
+
+@pytest.mark.usefixtures("client")
+def test_client_closes_no_half_of_the_connection():
+    with listen("127.0.0.1") as server, send("/bin/sh", server, "GET /") as process:
+        connection, _ = server.accept()
+        assert connection.recv(65536) == b"GET /"
+        connection.settimeout(0.5)
+        with pytest.raises(socket.timeout):
+            connection.recv(1)
+        connection.sendall(ANSWER)
+        connection.close()
+
+        assert process.stdout.read() == ANSWER
+
+
+@pytest.mark.parametrize("client", ["python3"], indirect=True)
+def test_another_shell_with_the_name_of_bash_is_no_client(tmp_path, shell, client):
+    (tmp_path / "programs" / "bash").symlink_to(os.path.realpath(shell))
+    with listen("127.0.0.1") as server, send("/bin/sh", server, "GET /") as process:
+        connection, _ = server.accept()
+        assert connection.recv(65536) == b"GET /"
+        connection.sendall(ANSWER)
+        connection.close()
+
+        assert process.stdout.read() == ANSWER
+
+
+def test_machine_without_a_client_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with listen("127.0.0.1") as server, send("/bin/sh", server, "GET /") as process:
+        assert process.wait(60) == de.NO_CLIENT
+
+
+# The script that waits, on this machine
+
+LISTENERS = {  # addresses: what is printed of them
+    ("127.0.0.1",): ["127.0.0.1:"],
+    ("127.1.2.3",): ["127.0.0.1:"],
+    ("::1",): ["[::1]:"],
+    ("::ffff:127.0.0.1",): ["127.0.0.1:"],
+    ("127.0.0.1", "::1"): ["127.0.0.1:", "[::1]:"],
+    ("127.0.0.11",): [],  # docker's name server
+    ("0.0.0.0",): [""],
+    ("::",): [""],
+    ("127.0.0.1", "::"): ["127.0.0.1:", ""],
+}
+
+
+@pytest.mark.parametrize("addresses", LISTENERS, ids=" ".join)
+def test_look_at_what_listens(shell, addresses):
+    sockets = []
+    for address in addresses:
+        sockets.append(listen(address, sockets[0].getsockname()[1] if sockets else 0))
+    port = sockets[0].getsockname()[1]
+    script = de._WAIT_FOR_PORT.replace("PORT", f"{port:04X}")
+    # One look, of this process alone
+    script = script.replace("sleep 0.1 || sleep 1", "exit")
+
+    done = subprocess.run([shell, "-c", script], stdout=subprocess.PIPE, timeout=60)
+
+    for server in sockets:
+        server.close()
+    found = [line for line in done.stdout.decode().split() if line.endswith(str(port))]
+    assert found == [f"{host}{port}" for host in LISTENERS[addresses]]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_wait_ends_once_something_listens(shell, address):
+    with socket.socket() as server:
+        server.bind((address, 0))
+        script = de._WAIT_FOR_PORT.replace("PORT", f"{server.getsockname()[1]:04X}")
+        process = subprocess.Popen([shell, "-c", script], stdout=subprocess.PIPE)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        server.listen()
+
+        process.communicate(timeout=60)
+
+    assert process.returncode == 0
+
+
+# When a request is sent, and when it is sent again: on the fake engine
+
+
+def answers(fake, *texts, code=0):
+    """Let a service give these answers one after another, the last one for ever."""
+    for number, text in enumerate(texts, 1):
+        (fake.root / str(number)).write_text(text)
+    fake.shell(
+        'echo "$4=B"; echo "$8" >>hosts',
+        f"n=$(wc -l <hosts); test $n -le {len(texts)} || n={len(texts)}",
+        f'cat "$n"; echo "$4=E {code}"; exit {code}',
+    )
+
+
+def asked(fake):
+    """Return the hosts of each request."""
+    return (fake.root / "hosts").read_text().splitlines()
+
+
+OK = "HTTP/1.1 200 OK\n\nhello"
+AWAY = "HTTP/1.1 503 Service Unavailable\n\n"
+LOST = "HTTP/1.1 404 Not Found\n\n"
+REPETITIONS = r"""
+the right answer -> passed
+    texts: ["ok"]
+    times: 1
+first 503 -> passed
+    texts: ["away", "away", "ok"]
+    times: 3
+first no answer -> passed
+    texts: ["", "ok"]
+    times: 2
+first 404 -> passed
+    texts: ["lost", "ok"]
+    times: 2
+first another body -> passed
+    texts: ["other", "ok"]
+    times: 2
+POST: the right answer -> passed
+    texts: ["ok"]
+    method: "POST"
+    times: 1
+POST: first 503 -> passed
+    texts: ["away", "ok"]
+    method: "POST"
+    times: 2
+POST: first no answer -> passed
+    texts: ["", "ok"]
+    method: "POST"
+    times: 2
+POST: first 404 -> failed
+    texts: ["lost", "ok"]
+    method: "POST"
+    times: 1
+POST: first another body -> failed
+    texts: ["other", "ok"]
+    method: "POST"
+    times: 1
+POST: first 503, then 404 -> failed
+    texts: ["away", "lost", "ok"]
+    method: "POST"
+    times: 2
+"""
+TEXTS = {"": "", "ok": OK, "away": AWAY, "lost": LOST, "other": OK.replace("hello", "bye")}
+
+
+@table(REPETITIONS, texts=[], method="GET", times=0)
+def test_request_is_sent_again_until_the_answer_fits_or_a_post_was_taken(fake, evaluate, row):
+    answers(fake, *map(TEXTS.get, row.texts))
+
+    report = evaluate(["FROM x"], http(contains=["hello"], method=row.method.strip('"')))
+
+    assert outcome(report) == row.then, messages(report)
+    assert len(asked(fake)) == row.times
+
+
+def test_last_answer_counts(fake, evaluate):
+    answers(fake, *(f"HTTP/1.1 {status} x\n\n" for status in range(500, 600)))
+
+    first, second = evaluate(["FROM x"], http(status=503), http(status=599, timeout=9))[
+        "test_results"
+    ]
+
+    assert (first["status"], first["message"]) == ("passed", "HTTP/1.1 503 x")
+    assert second["status"] == "failed"
+    assert second["message"].endswith(" x, expected status 599")
+    assert second["execution_time"] > first["execution_time"] > 0
+    assert 4 + 4 < len(asked(fake)) <= 4 + 1 + 9
+
+
+def test_image_without_a_client_fails_at_once(fake, evaluate):
+    answers(fake, "", code=de.NO_CLIENT)
+
+    report = evaluate(["FROM x"], http())
+
+    assert messages(report)[0].startswith("the image has none of bash, perl, python3, nc")
+    assert len(asked(fake)) == 1
+
+
+NETWORKS = r"""
+one network -> 172.17.0.2
+    networks: {"bridge": {"IPAddress": "172.17.0.2", "GlobalIPv6Address": ""}}
+IPv6, too -> 172.17.0.2 fd00::2
+    networks: {"bridge": {"IPAddress": "172.17.0.2", "GlobalIPv6Address": "fd00::2"}}
+only IPv6 -> fd00::2
+    networks: {"bridge": {"IPAddress": "", "GlobalIPv6Address": "fd00::2"}}
+none -> 127.0.0.1 ::1
+    networks: {"bridge": {"IPAddress": "", "GlobalIPv6Address": ""}}
+"""
+
+
+@table(NETWORKS, networks={})
+def test_request_goes_to_the_address_that_others_reach(fake, evaluate, row):
+    fake.set(networks=row.networks)
+    answers(fake, OK)
+
+    report = evaluate(["FROM x"], http())
+
+    assert outcome(report) == "passed", messages(report)
+    assert asked(fake) == [row.then]
+
+
+LOOKS = r"""
+nothing listens -> nothing listens on port 8080 in time (see --start-timeout)
+    printed: "\n\n\n"
+another port -> nothing listens on port 8080 in time; it listens on 8081 (see --start-timeout)
+    printed: "\n\n8081\n\n8081\n\n"
+more -> nothing listens on port 8080 in time; it listens on 80, 127.0.0.1:9 (see --start-timeout)
+    printed: "80\n127.0.0.1:9\n80\n\n"
+"""
+NOBODY = "only: nobody outside of the container can reach it"
+LISTENS = r"""
+on all addresses -> passed
+    printed: "\n8080\n\n"
+on both -> passed
+    printed: "127.0.0.1:8080\n8080\n\n"
+on 127.0.0.1 only -> failed
+    printed: "80\n127.0.0.1:8080\n\n"
+on ::1 only -> failed
+    printed: "[::1]:8080\n127.0.0.1:80\n\n"
+on 127.0.0.1 without a network -> passed
+    printed: "127.0.0.1:8080\n\n"
+    networks: {"none": {"IPAddress": ""}, "bridge": {}}
+"""
+
+
+@table(LOOKS, printed="")
+@pytest.mark.parametrize("test", [http(), {**TRUE, "service": 8080}], ids=["HTTP", "a command"])
+def test_wrong_port_says_which_are_open(fake, evaluate, test, row):
+    fake.set(listens=False, listeners=eval(row.printed))
+
+    report = evaluate(["FROM x"], test, TRUE)
+
+    assert [*statuses(report).values()] == ["failed", "passed"]
+    assert messages(report)[0] == row.then
+    assert not report["test_results"][0]["retried"]
+
+
+@table(LISTENS, printed="", networks={})
+def test_service_of_the_container_alone_gets_no_points(fake, evaluate, row):
+    fake.set(listeners=eval(row.printed), networks=row.networks)
+    answers(fake, OK)
+    beside = {**run_command("true"), "service": 8080}
+
+    report = evaluate(["FROM x"], http(), beside)
+
+    assert [*statuses(report).values()] == [row.then, "passed"]
+    assert messages(report)[0].endswith(NOBODY) is (row.then == "failed")
+    assert not report["test_results"][0]["retried"]
+
+
+# A `docker exec` that proves nothing: its faults, and what becomes of the test beside the service
+
+NO_BEGIN = "the container started, but the test did not begin in time (see --start-timeout)"
+EXECS = f"""
+the wait hangs once -> passed
+    faults: exec nth=1 do=hang
+the test hangs once before it begins -> passed
+    faults: exec nth=2 do=hang
+the wait hangs with each shell -> failed
+    faults: exec given=/bin/sh do=hang
+    message: {NO_BEGIN}
+the shell of the test hangs -> failed
+    faults: exec nth=2 do=hang; exec nth=4 do=hang
+    message: {NO_BEGIN}
+the shell is silent -> failed
+    faults: exec given=/bin/sh code=0
+    message: docker exec: exit code 0
+each program hangs -> engine
+    faults: exec do=hang
+    message: test 'beside': {NO_BEGIN}
+"""
+
+
+@table(EXECS, faults="", message="")
+@pytest.mark.parametrize("kind", ["command", "HTTP"])
+def test_exec_that_proves_nothing_fails_no_other_test(fake, evaluate, row, kind):
+    answers(fake, OK)
+    beside = {**(http() if kind == "HTTP" else run_command("true")), "id": "beside"}
+    fake.inject(row.faults)
+
+    report = evaluate(["FROM x"], {**beside, "service": 8080}, TRUE)
+
+    if row.then == "engine":
+        assert outcome(report) == "engine"
+        assert report["error"]["message"].startswith(row.message)
+        return
+    test, other = report["test_results"]
+    assert (test["status"], other["status"], test["retried"]) == (row.then, "passed", True)
+    assert row.message in test["message"]

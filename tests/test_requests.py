@@ -1,0 +1,230 @@
+"""Services on an engine: each client alone in an image, own commands, networks, signals."""
+
+import pytest
+from cases import TRUE, run_command
+from conftest import messages, outcome, statuses
+from engine import docker
+
+BUSYBOX = "FROM busybox:stable"
+DEBIAN = ["FROM debian:bookworm-slim", "COPY --from=busybox:stable /bin/busybox /opt/"]
+# An image in which only one client is left
+CLIENTS = {
+    "nc": [BUSYBOX, "RUN mkdir -p /opt && cp /bin/busybox /opt/"],
+    "bash": [*DEBIAN, "RUN rm -f /usr/bin/perl*"],
+    "perl": [*DEBIAN, "RUN rm -f /bin/bash"],
+}
+# A server, which is started for each request: what it answers to a path
+SERVER = r"""
+IFS= read -r request
+n=$(cat /tmp/n; echo x); echo "$n" >/tmp/n; n=$(echo "$n" | wc -l)
+end=$(printf '\r')
+while IFS= read -r line && test "$line" != "$end"; do
+  line=${line%$end}
+  case $line in
+    Content-Length:*) length=${line#*: } ;;
+    X-Test:*) header=${line#*: } ;;
+  esac
+done
+path=${request#* }
+case ${path%% *} in
+  /early) printf 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n' ;;
+  /flaky) test $n -ge 3 || { printf 'HTTP/1.1 503 Not Yet\r\n\r\n'; exit; } ;;
+esac
+printf 'HTTP/1.1 '
+case ${path%% *} in
+  / | /early | /flaky) printf '200 OK\r\n\r\nhello' ;;
+  /moved) printf '302 Found\r\nLocation: /\r\n\r\nelsewhere' ;;
+  /chunks) printf '200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n' ;;
+  /open) printf '200 OK\r\nContent-Length: 5\r\n\r\nhello'; /opt/busybox sleep 60 ;;
+  /late) /opt/busybox sleep 4; printf '200 OK\r\n\r\nhello' ;;
+  /bytes) printf '200 OK\r\n\r\n\0\377\nhe\\llo\0' ;;
+  /large) printf '200 OK\r\n\r\nhello'; /opt/busybox head -c 100000000 /dev/zero ;;
+  /echo) printf '200 OK\r\n\r\n%s <%s> <' "$request" "$header"; /opt/busybox head -c "$length"
+    printf '> %s' "$n" ;;
+  *) printf '404 Not Found\r\n\r\n%s' "$request" ;;
+esac
+"""
+QUOTES = "/'\"$(exit)`id`?a=%20&é\\"
+
+
+def request(path, *contains, timeout=30, **params):
+    if contains:
+        params["contains"] = list(contains)
+    params["path"] = path
+    return {"type": "http_responds", "service": 8080, "timeout": timeout, "params": params}
+
+
+REQUESTS = [
+    request("/", "hello"),
+    request("/", method="HEAD"),
+    request("/moved", "elsewhere", status=302),
+    request("/nothing", "GET /nothing HTTP/1.1", status=404),
+    request(QUOTES, f"GET {QUOTES} HTTP/1.1", status=404),
+    request("/chunks", "hello"),
+    request("/early", "hello"),
+    request("/flaky", "hello"),
+    request("/open", "hello", timeout=5),
+    request("/late", "hello"),
+    request("/bytes", "\nhe\\llo"),
+    request("/large", "hello"),
+]
+BODY = QUOTES * 1000 + "\n"
+POST = request(
+    "/echo", f'POST /echo HTTP/1.1\r <a "b"> <{BODY}> 1', body=BODY, headers={"X-Test": 'a "b"'}
+)
+
+
+def serves():
+    """Return instructions for a server that runs SERVER for each request."""
+    script = SERVER.strip().replace("\\", "\\\\").replace("'", "'\\''").replace("\n", "\\n\\\n")
+    return [
+        f"RUN printf '#!/bin/sh\\n{script.replace('%', '%%')}\\n' >/serve && chmod +x /serve",
+        "RUN : >/tmp/n",
+        "ENV http_proxy=http://127.0.0.1:9 HTTP_PROXY=http://127.0.0.1:9",
+        "ENV ALL_PROXY=http://127.0.0.1:9",
+        'CMD ["/opt/busybox", "nc", "-ll", "-p", "8080", "-e", "/serve"]',
+    ]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_client_of_an_image_gets_what_a_server_sends(clean_engine, evaluate, client):
+    report = evaluate([*CLIENTS[client], *serves()], *REQUESTS, POST)
+
+    assert outcome(report) == "passed", messages(report)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("package", ["python3-minimal", "curl"])
+def test_client_of_a_package_gets_what_a_server_sends(networked_engine, evaluate, package):
+    install = f"RUN apt-get update && apt-get install -y --no-install-recommends {package}"
+    lines = [*DEBIAN, install, "RUN rm -f /bin/bash /usr/bin/perl*"]
+
+    report = evaluate([*lines, *serves()], *REQUESTS, POST)
+
+    assert outcome(report) == "passed", messages(report)
+
+
+def test_image_without_a_client_fails_at_once(clean_engine, evaluate):
+    lines = [*DEBIAN, "RUN rm -f /bin/bash /usr/bin/perl*", *serves()]
+
+    report = evaluate(lines, request("/"))
+
+    assert messages(report)[0].startswith("the image has none of bash, perl")
+    assert report["test_results"][0]["execution_time"] < 15
+
+
+# What the image's own command does: the status of a test beside it, and its message
+COMMANDS = {
+    'CMD ["nosuch"]': ("failed", "nosuch"),
+    "CMD echo why >&2; exit 3": ("failed", "ended with exit code 3: why"),
+    "CMD yes | head -n 900000; exit 3": ("failed", "ended with exit code 3: y"),
+    "CMD httpd -p 8080": ("failed", "ended with exit code 0 (it must stay in the foreground;"),
+    "CMD httpd -f -p 8081": ("failed", "nothing listens on port 8080 in time; it listens on 8081"),
+    "CMD rm /bin/sh; exec httpd -f -p 8080": ("failed", "/bin/sh: no such file"),
+    "CMD trap '' TERM; yes & sleep 2; httpd -f -p 8080": ("passed", ""),
+    "CMD httpd -f -p 127.0.0.1:8080": ("passed", ""),
+    'ENTRYPOINT ["httpd", "-f"]\nCMD ["-p", "8080"]': ("passed", ""),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_own_command_decides_only_the_tests_beside_it(clean_engine, evaluate, command):
+    beside = {**run_command("sleep 1"), "service": 8080}
+
+    report = evaluate([BUSYBOX, *command.split("\n")], beside, TRUE, start_timeout=6)
+
+    status, message = COMMANDS[command]
+    assert [*statuses(report).values()] == [status, "passed"], messages(report)
+    assert message in messages(report)[0]
+
+
+# What a shell does under `docker exec`, where its parent is no process of the container
+
+SHELLS = {
+    "silent": "exit 0",
+    "hangs": "exec /bin/busybox sleep 1000",
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shell_that_works_only_as_process_1_fails_only_the_tests_beside_a_service(
+    clean_engine, evaluate, shell
+):
+    under_exec = "test $$ = 1 || test $PPID != 0"
+    script = f'#!/bin/busybox sh\\n{under_exec} || {SHELLS[shell]}\\nexec /bin/busybox sh "$@"\\n'
+    lines = [
+        BUSYBOX,
+        f"RUN printf '{script}' >/sh2 && chmod +x /sh2 && mv /sh2 /bin/sh",
+        'CMD ["httpd", "-f", "-p", "8080"]',
+    ]
+    beside = {**run_command("true"), "service": True}
+
+    report = evaluate(lines, beside, TRUE, start_timeout=6)
+
+    assert [*statuses(report).values()] == ["failed", "passed"], messages(report)
+
+
+# Addresses: what a request finds, by the address of the server and the network of its container
+
+
+ONLY = "it listens on 127.0.0.1:8080 only: nobody outside of the container can reach it"
+
+
+@pytest.mark.parametrize(
+    ("address", "network", "message"),
+    [
+        ("0.0.0.0", "", ""),
+        ("127.0.0.1", "", ONLY),
+        ("127.0.0.1", "none", ""),
+        ("0.0.0.0", "none", ""),
+        ("127.0.0.1", "mine", ONLY),
+        ("0.0.0.0", "mine", ""),
+    ],
+)
+def test_request_comes_from_outside(clean_engine, evaluate, address, network, message):
+    options = [f"--network={network}"] if network else []
+    if network == "mine":
+        docker("network", "create", "mine")
+    try:
+        lines = [BUSYBOX, f'CMD ["httpd", "-f", "-p", "{address}:8080"]']
+        report = evaluate(lines, request("/", status=404), run_options=options)
+    finally:
+        if network == "mine":
+            docker("network", "rm", "mine")
+
+    assert outcome(report) == ("failed" if message else "passed"), messages(report)
+    assert message in messages(report)[0]
+
+
+# Signals: a command has the verdict that it has without a service
+
+
+SIGNALS = [
+    "kill 0",
+    "trap '' TERM; kill 0; echo done",
+    "trap 'exit 3' USR1; kill -USR1 0; sleep 1",
+    "trap 'exit 0' TERM; kill 0; exit 5",
+    *(f"kill -{name} 0; exit 5" for name in ("HUP", "INT", "QUIT", "PIPE", "ALRM", "WINCH")),
+    "sleep 60 & kill 0; wait",
+    "kill $PPID; exit 5",
+    "kill -9 $$",
+    "timeout 1 sleep 5",
+]
+
+
+@pytest.mark.parametrize("lines", [[BUSYBOX], DEBIAN[:1]], ids=["busybox", "debian"])
+def test_signals_have_the_same_effect_beside_a_service(clean_engine, evaluate, lines):
+    alone = [run_command(command) for command in SIGNALS]
+    beside = [{**test, "service": True} for test in alone]
+
+    rows = evaluate([*lines, "CMD sleep 600"], *alone, *beside)["test_results"]
+
+    first, second = (
+        [
+            (row["params"]["command"], row["status"], row["exit_code"], row["message"])
+            for row in half
+        ]
+        for half in (rows[: len(alone)], rows[len(alone) :])
+    )
+    assert first == second
+    assert {row[1] for row in first} == {"passed", "failed"}

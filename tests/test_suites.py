@@ -1,0 +1,490 @@
+"""Results by name (section 2): rubrics, what a file in the format JUnit XML counts, its cost."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from cases import read_table
+from conftest import PROJECT, schema
+
+import DockerfileEvaluator as de
+
+# Rubrics
+
+
+def read(**params):
+    """Return the one test of a rubric: a command, and these parameters."""
+    test = {"type": "run_command", "params": {"command": "x", **params}}
+    (found,) = de.read_rubric(json.dumps({"tests": [test]}).encode(), "r").tests
+    return found
+
+
+MISTAKES = r"""
+{"junit": "r.xml"} -> expected 'count' with 'of', or 'junit' with either 'of' or 'tests'
+{"of": 3} -> expected 'count' with 'of', or 'junit' with either 'of' or 'tests'
+{"tests": ["a"]} -> expected 'count' with 'of', or 'junit' with either 'of' or 'tests'
+{"junit": "r.xml", "of": 3, "tests": ["a"]} -> expected 'count' with 'of', or 'junit' with either
+{"junit": "r.xml", "of": 3, "count": "x"} -> expected 'count' with 'of', or 'junit' with either
+{"count": "x", "tests": ["a"]} -> expected 'count' with 'of', or 'junit' with either
+{"junit": "r.xml", "of": 3, "tests": []} -> .tests: expected a non-empty list of strings
+{"junit": "r.xml", "tests": ["a", "b", "a"]} -> .tests: expected no name twice
+{"junit": "r.xml", "tests": "a"} -> .tests: expected a non-empty list of strings
+{"junit": "r.xml", "tests": [1]} -> .tests: expected a non-empty list of strings
+{"junit": "r.xml", "of": 0} -> .of: expected an integer from 1
+{"junit": "", "of": 3} -> .junit: expected a string
+{"junit": ["r.xml"], "of": 3} -> .junit: expected a string
+{"junit": "**/target/*.xml", "of": 3} -> .junit: '*' is any part of one name, as in */target/*.xml
+"""
+
+
+@pytest.mark.parametrize("row", read_table(MISTAKES), ids=lambda row: row.when)
+def test_mistake_is_reported(row):
+    with pytest.raises(de.EvaluationError) as caught:
+        read(**json.loads(row.when))
+
+    assert row.then in str(caught.value)
+
+
+def test_share_stands_not_beside_a_suite():
+    test = {"type": "output_contains", "params": {"command": "x", "contains": ["a", "b"]}}
+    test["params"].update(match="share", junit="r.xml", of=2)
+
+    with pytest.raises(de.EvaluationError, match=r"'share' cannot stand beside 'count' or 'junit'"):
+        de.read_rubric(json.dumps({"tests": [test]}).encode(), "r")
+
+
+def test_null_is_absent():
+    assert read(junit="r.xml", of=2, tests=None, count=None).check.full_count == 2
+    assert read(junit="r.xml", tests=["a", "b", "c"], of=None).check.full_count == 3
+    assert not read(junit=None, of=None, tests=None, count=None).check.is_counted
+
+
+def test_drawn_numbers_are_replaced_in_the_command_alone():
+    params = {"command": "x {a}", "draw": {"a": [1, 10**7]}, "junit": "{a}.xml", "tests": ["{a}"]}
+
+    check = read(**params).check
+
+    assert check.arguments[2] == "{a}.xml"
+    assert check.judge(0, printed({"x": "<testcase name='{a}'/>"}))[0] == 1
+
+
+# The schema says the same. A type and its parameters, and whether a rubric may have them.
+SCHEMA = r"""
+commands_exist {"names": ["a"], "match": "share"} -> fine
+commands_exist {"names": ["a", "a"], "match": "all"} -> fine
+commands_exist {"names": ["a"], "match": "any"} -> bad
+command_exists {"name": "a", "match": "share"} -> bad
+files_exist {"paths": ["a"], "match": "share"} -> fine
+files_exist {"paths": ["a"], "match": null} -> fine
+dirs_exist {"paths": ["a"], "match": "any"} -> bad
+file_contains {"path": "a", "contains": ["b"], "match": "share"} -> fine
+file_contains {"path": "a", "contains": ["b"], "match": "some"} -> bad
+output_contains {"command": "a", "contains": ["b"], "match": "share"} -> fine
+output_contains {"command": "a", "contains": ["b"], "match": "all", "junit": "r", "of": 1} -> fine
+output_contains {"command": "a", "contains": ["b"], "match": "share", "junit": "r", "of": 1} -> bad
+output_contains {"command": "a", "contains": ["b"], "match": "share", "count": "r", "of": 1} -> bad
+run_command {"command": "a", "junit": "r", "of": 1} -> fine
+run_command {"command": "a", "junit": "a*/*.xml", "tests": ["x", "y"], "of": null} -> fine
+run_command {"command": "a", "junit": "r", "tests": ["x"], "exit_code": 1} -> fine
+run_command {"command": "a", "junit": "r"} -> bad
+run_command {"command": "a", "tests": ["x"]} -> bad
+run_command {"command": "a", "of": 1} -> bad
+run_command {"command": "a", "junit": "r", "of": 1, "tests": ["x"]} -> bad
+run_command {"command": "a", "junit": "r", "of": 1, "count": "x"} -> bad
+run_command {"command": "a", "junit": "r", "tests": []} -> bad
+run_command {"command": "a", "junit": "r", "tests": ["x", "x"]} -> bad
+run_command {"command": "a", "junit": "**/r", "of": 1} -> bad
+run_command {"command": "a", "junit": "", "of": 1} -> bad
+run_command {"command": "a", "match": "share"} -> bad
+http_responds {"method": "POST", "body": "{}", "headers": {"Content-Type": "a/b"}} -> fine
+http_responds {"method": "HEAD", "status": 204} -> fine
+http_responds {"method": null, "body": null, "headers": null} -> fine
+http_responds {"headers": {"x-y_z!": "a: b", "HOST": "x"}} -> fine
+http_responds {"contains": ["a"], "match": "share"} -> fine
+http_responds {"match": "share"} -> bad
+http_responds {"method": "PUT"} -> bad
+http_responds {"method": "get"} -> bad
+http_responds {"method": "HEAD", "contains": ["a"]} -> bad
+http_responds {"method": "HEAD", "body": "a"} -> bad
+http_responds {"body": ""} -> bad
+http_responds {"body": "a\u0000"} -> bad
+http_responds {"headers": {"a b": "c"}} -> bad
+http_responds {"headers": {"a": "b\nc"}} -> bad
+http_responds {"headers": {"a": "b\rc"}} -> bad
+http_responds {"headers": {"a": null}} -> bad
+http_responds {"headers": {"content-length": "3"}} -> bad
+http_responds {"headers": {"Connection": "close"}} -> bad
+http_responds {"headers": ["a"]} -> bad
+http_responds {"status": 199} -> bad
+http_responds {"status": 103} -> bad
+"""
+
+
+@pytest.mark.parametrize("row", read_table(SCHEMA), ids=lambda row: row.when)
+def test_schema_and_evaluator_agree(row):
+    test_type, _, params = row.when.partition(" ")
+    test = {"type": test_type, "params": json.loads(params)}
+    if test_type == de.HTTP:
+        test["service"] = 80
+    content = {"tests": [test]}
+    try:
+        de.read_rubric(json.dumps(content).encode(), "r")
+        found = "fine"
+    except de.EvaluationError:
+        found = "bad"
+
+    assert (found, schema("rubric").is_valid(content)) == (row.then, row.then == "fine")
+
+
+# Files. A line is a file, and what it counts: the cases that passed and those that did not, or why
+# none is counted.
+FILES = r"""
+<suite><testcase classname="a.B" name="c"/><testcase name="d"></testcase></suite> -> +a.B.c +.d
+<testcase name="no suite around it"/> -> +.no suite around it
+<testsuites><suite><suite><testcase name="a"/></suite></suite></testsuites> -> +.a
+<s><testcase name="a"><failure/></testcase><testcase name="b"/></s> -> -.a +.b
+<s><testcase name="a"><failure message="x">y</failure></testcase></s> -> -.a
+<s><testcase name="a"><error type="x"/></testcase></s> -> -.a
+<s><testcase name="a"><skipped/></testcase></s> -> -.a
+<s><testcase name="a"><system-out>FAILED</system-out><properties/></testcase></s> -> +.a
+<s><testcase name="a"><flakyFailure/><rerunError/></testcase></s> -> +.a
+<s><failure/><testcase name="a"/><error/></s> -> +.a
+<s><testcase name="a" status="run" result="completed"/></s> -> +.a
+<s><testcase name="a" status="passed"/><testcase name="b" result="success"/></s> -> +.a +.b
+<s><testcase name="a" status="notrun" result="suppressed"/></s> -> -.a
+<s><testcase name="a" status="disabled"/><testcase name="b" status="Failed"/></s> -> -.a -.b
+<s><testcase name="a" status="fail"/><testcase name="b" status="FAIL"/></s> -> -.a -.b
+<s><testcase name="a" status="run" result="skipped"/></s> -> -.a
+<s><testcase name="a" result="error"/></s> -> -.a
+<s><testcase name="a"/><testcase name="a"><failure/></testcase></s> -> -.a
+<s><testcase name="a"><failure/></testcase><testcase name="a"/></s> -> -.a
+<s><testcase name="a"/><testcase name="a"/></s> -> +.a
+<s><testcase classname="a" name="b."/><testcase classname="a.b" status="fail"/></s> -> +a.b. -a.b.
+<s><testcase/></s> -> +.
+<s errors="1"/> -> nothing
+<s><testcase name="&lt;&#65;&#x42;&amp;&quot;&#233;"/></s> -> +.<AB&"é
+<s><testcase name="é€😀"/></s> -> +.é€😀
+<s><testcase name="a&#27;[31m&#x1B;&#0;&#xFFFE;&#55296;&#xD83D;b"/></s> -> +.a[31mb
+<s><testcase name="a\e[31mb\0\x01\ufffe"/></s> -> +.a[31mb
+<s><testcase name="a\xff\xc3"/></s> -> +.a
+\ufeff<?xml version="1.0" encoding="UTF-8"?><s><testcase name="a"/></s> -> +.a
+<?xml version="1.0" encoding="ISO-8859-1"?><s><testcase name="a\xe9b"/></s> -> +.ab
+<?xml version="1.0" encoding="UTF-16"?><s><testcase name="aé"/></s> -> +.aé
+<?xml version="1.0" encoding="no-such"?><s><testcase name="a"/></s> -> +.a
+<?xml version="1.1"?><s><testcase name="a"/></s> -> +.a
+\xff\xfe<\0s\0>\0<\0t\0e\0s\0t\0c\0a\0s\0e\0/\0>\0<\0/\0s\0>\0 -> +.
+<s><testcase name="a"><out><![CDATA[<!DOCTYPE html><failure/>&#27;]]></out></testcase></s> -> +.a
+<s><testcase name="a"><system-out>&lt;failure/&gt;</system-out></testcase></s> -> +.a
+<s><!-- <testcase name="b"/> --><testcase name="a"/></s> -> +.a
+<?x <failure/> ?><s><testcase name="a"/></s> -> +.a
+<s><TestCase name="b"/><testcases name="c"/><testcase name="a"/></s> -> +.a
+<!DOCTYPE s><s><testcase name="a"/></s> -> a document type
+<!DOCTYPE s [<!ENTITY a "b">]><s><testcase name="&a;"/></s> -> a document type
+<!DOCTYPE s SYSTEM "file:///etc/passwd"><s><testcase name="a"/></s> -> a document type
+<s><testcase name="&nbsp;"/></s> -> undefined entity
+<s><testcase name="&#1114112;"/></s> -> reference to invalid character number
+<s><testcase name="a"/> -> no element found
+<s><testcase name="a"/></s><s/> -> junk after document element
+<s><testcase name="a"/></s>OK -> junk after document element
+OK<s><testcase name="a"/></s> -> not well-formed (invalid token)
+<s><testcase name="a" name="b"/></s> -> duplicate attribute
+<s><testcase name=a/></s> -> not well-formed (invalid token)
+<s><testcase name="a"/></t> -> mismatched tag
+<html><body>404</html> -> mismatched tag
+{"tests": 3} -> not well-formed (invalid token)
+ -> no element found
+"""
+ESCAPES = {r"\e": b"\x1b", r"\0": b"\0", r"\x01": b"\1", r"\xff": b"\xff", r"\xfe": b"\xfe"}
+ESCAPES.update({r"\xc3": b"\xc3", r"\xe9": b"\xe9", r"\ufeff": b"\xef\xbb\xbf"})
+ESCAPES.update({r"\ufffe": b"\xef\xbf\xbe"})
+
+
+def as_bytes(text):
+    data = text.encode()
+    for escape, byte in ESCAPES.items():
+        data = data.replace(escape.encode(), byte)
+    return data
+
+
+FILES = [line.rpartition(" -> ")[::2] for line in FILES.strip("\n").splitlines()]
+
+
+def counted(data):
+    """Return the cases of a file: with + those that passed, with - the others."""
+    cases = {}
+    try:
+        de.add_cases(cases, data, lambda: None)
+    except (de.ExpatError, ValueError) as error:
+        assert cases == {}
+        return str(error)
+    words = [f"{'-+'[passed]}{case}" for case, passed in cases.items()]
+    return " ".join(words).replace("\0", ".") or "nothing"
+
+
+@pytest.mark.parametrize(("text", "expected"), FILES)
+def test_cases_of_a_file(text, expected):
+    assert counted(as_bytes(text)).partition(":")[0] == expected
+
+
+@pytest.mark.parametrize("code", [*range(32), 127, 0xD800, 0xDFFF, 0xFFFE, 0xFFFF, 0x10FFFF])
+def test_no_character_spoils_a_file(code):
+    """Whether it stands there itself, or as a reference, decimal or hexadecimal."""
+    raw = chr(code).encode(errors="surrogatepass")
+    forms = [raw, *(form.encode() for form in (f"&#{code};", f"&#00{code};", f"&#x{code:X};"))]
+    for form in (*forms, b"&#x0%x;" % code):
+        data = b"<s><testcase name='a'/><x>%s</x><testcase name='b'/></s>" % form
+
+        assert counted(data) == "+.a +.b", form
+
+
+@pytest.mark.parametrize("character", ["é", "😀", "&#233;", "\x01"])
+@pytest.mark.parametrize("shift", range(4))
+def test_no_character_is_lost_where_a_file_is_cut_to_be_read(character, shift):
+    name = "x" * shift + character * 100_000
+
+    text = f"<s><testcase name='{name}'/></s>"
+
+    plain = "x" * shift + character.replace("&#233;", "é").replace("\x01", "") * 100_000
+    assert counted(text.encode()) == f"+.{plain}"
+
+
+# What tools wrote about suites with a failing, an erroneous, a skipped and a parametrized test,
+# nested ones, and mostly two files; long texts are cut
+RECORDED = json.loads((PROJECT / "tests" / "logs" / "suites-junit.json").read_text())
+
+
+@pytest.mark.parametrize("log", RECORDED, ids=lambda log: log["suite"])
+def test_file_of_a_real_tool(log):
+    """Each test that passed can be named; no other one counts."""
+    files = {str(at): text.encode() for at, text in enumerate(log["files"])}
+    written = de.Printed(b"", files)
+
+    earned, message = de.count_cases("x", log["passed"] + log["others"], written)
+
+    assert (earned, "no such test" in message) == (len(log["passed"]), False)
+    assert de.count_cases("x", log["passed"], written) == (earned, "")
+    assert de.count_cases("x", (), written)[0] == earned
+
+
+def test_page_names_a_command_for_each_tool():
+    page = (PROJECT / "rubrics" / "README.md").read_text()
+
+    rows = re.findall(
+        r"^\| ([^|`]+) \| `.*(?:xml|junit).*` \| `.+` \| `.+` \|$", page, re.MULTILINE
+    )
+
+    assert {*rows, "googletest"} == {log["suite"] for log in RECORDED}
+
+
+# Several files, and the message
+
+
+def printed(files):
+    """Return what a test printed, and the files that it wrote."""
+    return de.Printed(b"", {path: as_bytes(text) for path, text in files.items()})
+
+
+def judged(files, **params):
+    """Return how many passed, and the message."""
+    params = params if "tests" in params else {"of": 9, **params}
+    return read(junit="/r/*.xml", **params).check.judge(1, printed(files))
+
+
+GOOD = "<s><testcase classname='m.T' name='a'/><testcase classname='m.T' name='b'/></s>"
+BAD = "<s><testcase classname='n.T' name='c'><failure/></testcase></s>"
+
+
+def test_files_are_added_up():
+    assert judged({"1": GOOD, "2": BAD}) == (2, "2 of 9, exit code 1; failed: 'c'")
+
+
+def test_case_that_two_files_have_is_one_that_passes_if_all_do():
+    fails = GOOD.replace("name='a'/>", "name='a'><error/></testcase>")
+
+    for files in ({"1": GOOD, "2": fails}, {"1": fails, "2": GOOD}):
+        assert judged(files)[0] == 1
+
+
+def test_one_broken_file_of_forty_costs_its_own_cases_only():
+    files = {f"{at}.xml": f"<s><testcase name='{at}'/></s>" for at in range(40)}
+    files["7.xml"] = files["7.xml"][:-1]
+
+    earned, message = judged(files, of=40)
+
+    assert (earned, message) == (
+        39,
+        "39 of 40, exit code 1; no results in '7.xml: unclosed token: line 1, column 23'",
+    )
+
+
+ABSENT = {  # what the wrapper says of a file, or what stands in it; and the message
+    "no XML": ("killed", "'x: killed'"),
+    "empty": ("", "'x: no element found: line 1, column 0'"),
+    "a document type": ("<!DOCTYPE s><s/>", "'x: a document type'"),
+    "too large": ("it is larger than 16 MiB", "'x: it is larger than 16 MiB'"),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), ABSENT.values(), ids=ABSENT)
+def test_message_says_why_a_file_has_no_results(content, expected):
+    earned, message = judged({"x": content})
+
+    assert (earned, message) == (0, f"0 of 9, exit code 1; no results in {expected}: no output")
+
+
+def test_message_says_that_there_is_no_file():
+    assert judged({}) == (
+        0,
+        "0 of 9, exit code 1; no results in '/r/*.xml: no such file': no output",
+    )
+    assert judged({}, tests=["a"])[1].startswith("0 of 1, exit code 1; no results in '/r/*.xml")
+
+
+NAMED = """
+["a", "c"] -> 1 of 2, exit code 1; failed: 'c'
+["m.T.a", "m.T.b"] -> 2 of 2, exit code 1
+["n.T.c", "m.T.a"] -> 1 of 2, exit code 1; failed: 'n.T.c'
+["a", "m.T.aa", "z"] -> 1 of 3, exit code 1; no such test: 'm.T.aa' (did you mean 'm.T.a'?), 'z'
+["T.a", "a"] -> 1 of 2, exit code 1; no such test: 'T.a' (did you mean 'm.T.a'?)
+["twice", "a"] -> 1 of 2, exit code 1; failed: 'twice'
+["p.twice", "q.twice"] -> 1 of 2, exit code 1; failed: 'q.twice'
+["x[1]", "x[2]"] -> 1 of 2, exit code 1; failed: 'x[2]'
+["a b ?*"] -> 1 of 1, exit code 1
+"""
+MORE = """<s><testcase classname='p' name='twice'/>
+<testcase classname='q' name='twice'><failure/></testcase>
+<testcase name='x[1]'/><testcase name='x[2]'><skipped/></testcase><testcase name='a b ?*'/></s>"""
+
+
+@pytest.mark.parametrize("row", read_table(NAMED), ids=lambda row: row.when)
+def test_tests_by_name(row):
+    files = {"1": GOOD, "2": BAD, "3": MORE}
+
+    assert judged(files, tests=json.loads(row.when))[1] == row.then
+
+
+def test_message_names_nine_that_failed():
+    text = "".join(f"<testcase name='t{at}'><error/></testcase>" for at in range(12))
+
+    message = judged({"x": f"<s>{text}</s>"})[1]
+
+    assert "failed: 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', 't8', 3 more: " in message
+
+
+POINTS = """
+{"of": 2} -> 10
+{"of": 3} -> 6.666666
+{"of": 2000000} -> 0.00001
+{"tests": ["a", "b"]} -> 10
+{"tests": ["a", "b", "c"]} -> 6.666666
+{"tests": ["c"]} -> 0
+{"of": 2, "exit_code": 1} -> 10
+{"of": 2, "exit_code": 0} -> 0
+{"of": 2, "exit_code": "any"} -> 10
+"""
+
+
+@pytest.mark.parametrize("row", read_table(POINTS), ids=lambda row: row.when)
+def test_points(row):
+    test = read(junit="x", **json.loads(row.when))._replace(score=10)
+    run = de.ContainerRun("exit", 1, 1, files=printed({"1": GOOD, "2": BAD}).files)
+
+    result = de.verdict(test, run)
+
+    assert de.points_of(test, result) == float(row.then)
+    assert (result.status == de.PASSED) is (row.then == "10")
+
+
+@pytest.mark.parametrize("end", [(137, 137), (None, 0), (None, None), (1, None), (1, 0)])
+@pytest.mark.parametrize("more", [{}, {"exit_code": 137}, {"exit_code": "any"}])
+def test_only_a_proved_end_that_is_no_kill_earns_points(end, more):
+    test = read(junit="x", of=1, **more)
+    run = de.ContainerRun("exit", *end, files=printed({"1": GOOD}).files)
+
+    result = de.verdict(test, run)
+
+    assert isinstance(result, de.NoProof) or de.points_of(test, result) == 0
+
+
+def test_output_must_contain_the_strings_too():
+    test = {"type": "output_contains", "params": {"command": "x", "contains": ["sum 7"]}}
+    test["params"].update(junit="r", of=2)
+    check = de.read_rubric(json.dumps({"tests": [test]}).encode(), "r").tests[0].check
+    files = printed({"1": GOOD}).files
+
+    assert check.judge(0, de.Printed(b"sum 8", files))[0] == 0
+    assert check.judge(0, de.Printed(b"sum 7", files)) == (2, "2 of 2, exit code 0")
+
+
+# What the wrapper prints to stderr
+
+F, G = "f00d=F ", "f00d=G\n"
+BLOCKS = {
+    "nothing": ("", {}),
+    "a file": (f"{F}a.xml\n<s/>{G}", {"a.xml": "<s/>"}),
+    "two files": (f"{F}a\n<s>\n</s>\n{G}{F}b c\n{G}", {"a": "<s>\n</s>\n", "b c": ""}),
+    "two of one name": (f"{F}a\nstays{G}{F}a\n<s/>{G}", {"a": "stays"}),
+    "other text": (f"rm: x\n{F}a\n1{G}warning\n{F}b\n2{G}bye", {"a": "1", "b": "2"}),
+    "no end": (f"{F}a\n1{G}{F}b\n<s", {"a": "1", "b": "<s"}),
+    "no end, and another file": (f"{F}a\n<s\n{F}b\n2{G}", {"a": "<s\n", "b": "2"}),
+    "no path": (F, {}),
+    "another nonce": (f"{F}a\nc0de=G\n1{G}", {"a": "c0de=G\n1"}),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), BLOCKS.values(), ids=BLOCKS)
+def test_files_in_what_the_wrapper_printed(text, expected):
+    found = de.result_files(text.encode(), "f00d")
+
+    assert {path: data.decode() for path, data in found.items()} == expected
+
+
+# Cost
+
+MEASURED = """
+import re, sys, time
+import DockerfileEvaluator as de
+
+def memory(key):  # in MiB
+    return int(re.search(key + r":\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024
+
+data = b"<s>%s</s>" % eval(sys.argv[1])
+assert len(data) <= 16 * 1024 * 1024
+open("/proc/self/clear_refs", "w").write("5")  # VmHWM starts anew
+before, started = memory("VmRSS"), time.process_time()
+earned, message = de.count_cases("x", (), de.Printed(b"", {"x": data}))
+print(earned, memory("VmHWM") - before, time.process_time() - started)
+"""
+CASE, END = 'b\'<testcase name="a">', "</testcase>'"
+LARGE = {  # a file of up to 16 MiB, as Python makes it, and how many cases of it pass
+    "a million cases": ("b'<testcase/>' * 10**6", 1),
+    "500,000 names": (
+        "b''.join(b'<testcase name=\"%x\" time=\"0\"/>' % n for n in range(500_000))",
+        500_000,
+    ),
+    "300,000 that failed": (
+        "b''.join(b'<testcase name=\"%x\"><error/></testcase>' % n for n in range(300_000))",
+        0,
+    ),
+    "much output": (f"{CASE}' + b'y' * (2**24 - 100) + b'{END}", 1),
+    "emoji": (f"{CASE}' + b'y\\xf0\\x9f\\x98\\x80' * 3 * 10**6 + b'{END}", 1),
+    "references": (f"{CASE}' + b'&#27;x ' * 2 * 10**6 + b'{END}", 1),
+    "zeros": (f"{CASE}&#' + b'0' * 10**7 + b';{END}", 1),
+    "open elements": ("b'<s>' * (2**24 // 3 - 9)", 0),
+    "a long name": ("b'<testcase name=\"' + b'>' * (2**24 - 100) + b'\"/>'", 1),
+}
+
+
+@pytest.mark.long("parses 16 MiB")
+@pytest.mark.parametrize(("data", "passed"), LARGE.values(), ids=LARGE)
+def test_large_file_costs_little_time_and_memory(data, passed):
+    words = [sys.executable, "-c", MEASURED, data]
+
+    done = subprocess.run(words, cwd=str(PROJECT), stdout=subprocess.PIPE, check=True)
+
+    earned, memory, seconds = map(float, done.stdout.split())
+    assert (earned, memory < 100, seconds < 10) == (passed, True, True), done.stdout
