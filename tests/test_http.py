@@ -377,7 +377,7 @@ def answers(fake, *texts, code=0):
     for number, text in enumerate(texts, 1):
         (fake.root / str(number)).write_text(text)
     fake.shell(
-        'echo "$4=B"; echo "$8" >>hosts',
+        'echo "$4=B"; echo "$9" >>hosts',
         f"n=$(wc -l <hosts); test $n -le {len(texts)} || n={len(texts)}",
         f'cat "$n"; echo "$4=E {code}"; exit {code}',
     )

@@ -163,9 +163,9 @@ def differs(row, score, message):
 def run_in(shell, folder, test, **environment):
     """Return what happens if a shell runs the wrapper of a test."""
     check, capture = test.check, de.Capture()
-    script = de._WRAPPER.format(script=check.script, prepare=check.prepare, collect=check.collect)
+    script = de._WRAPPER.replace("SCRIPT", check.script)
     arguments = [shell if word == "/bin/sh" else word for word in check.arguments]
-    words = [shell, "-c", script, shell, capture.nonce, *arguments]
+    words = [shell, "-c", script, shell, capture.nonce, check.files, *arguments]
     with TemporaryFile() as out, TemporaryFile() as err:
         process = subprocess.Popen(
             words,

@@ -331,10 +331,10 @@ def test_line_that_an_expression_counts_is_made(expression, number):
     for of, expected in ((20, 20), (10**9, review.MAX_LINES)):
         (test,) = read_tests(counts(expression, of))
 
-        lines = review.counted_lines(test.check)
+        lines = review.counted_lines(test)
 
         assert len(lines) == expected
-        assert review.number_counted(test.check, lines[0]) == number
+        assert review.number_counted(test, lines[0]) == number
 
 
 @pytest.mark.parametrize(

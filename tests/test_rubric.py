@@ -49,7 +49,7 @@ def test_null_is_absent(test):
 
     (test,) = rubric.tests
     assert (*rubric[:2], *test[3:7]) == ("", (), 30, 1, (), None)
-    assert (test.id, *test.check.arguments) == ("output_contains_1", "x", "/bin/sh", "")
+    assert (test.id, *test.check.arguments) == ("output_contains_1", "x", "/bin/sh")
     assert judged(WITH_NULLS, b"y").status == "passed"
 
 
