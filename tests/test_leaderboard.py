@@ -238,6 +238,14 @@ def test_conditions_that_differ_are_noted(row):
     assert re.findall("conditions differ: '(.*)'", err) == [row.then] * (row.then != "nothing")
 
 
+def test_conditions_of_two_repositories_may_differ():
+    options = {"a/app": ["--memory=1g"], "a/lib": [], "b/app": ["--memory=1g"], "b/lib": []}
+
+    err = run(write({at: {"outcome": 5, "run_options": options[at]} for at in options}))[2]
+
+    assert "conditions differ" not in err
+
+
 SUSPICIOUS = [
     {"outcome": "build", "suspect": "network"},
     {"outcome": 5, "suspect_test": "reference"},
