@@ -271,6 +271,14 @@ def test_overlay_of_more_than_one_gibibyte_is_a_failed_build(fake, options):
     assert fake.count("build") == 0
 
 
+def test_folders_do_not_count_for_the_size_of_an_overlay(fake, options, monkeypatch):
+    """Each file system has another size for them."""
+    sh("rm -r overlay && mkdir -p overlay/a/b overlay/c")
+    monkeypatch.setattr(de, "MAX_OVERLAY", 1)
+
+    assert outcome(scored(overlay="overlay")) == "passed"
+
+
 def test_temporary_folder_in_the_build_context_is_a_usage_error(fake, options, monkeypatch):
     """The copy would have itself in it."""
     monkeypatch.setenv("TMPDIR", os.path.abspath("context"))

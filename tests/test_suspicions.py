@@ -381,6 +381,13 @@ def test_error_of_the_network_counts_beside_a_404():
     assert de.suspicion(lines)[0] == "network"
 
 
+@pytest.mark.parametrize("name", ["org.assertj:assertj-core", "assert-plus", "x/localhost-proxy"])
+def test_name_of_a_package_makes_no_failure_one_of_the_program_under_test(name):
+    line = f"Error: could not download {name} from https://repo.example.org: Connection timed out"
+
+    assert de.suspicion([line])[0] == "network"
+
+
 @pytest.mark.parametrize("end", ["No space left on device", "Disk quota exceeded"])
 def test_full_disk_and_full_quota_are_the_same(end):
     assert de.has_no_space(f"cp: error writing '/x': {end}")
