@@ -13,7 +13,6 @@ import os
 import re
 import signal
 import sys
-from collections import Counter
 from typing import Sequence
 from xml.etree import ElementTree
 
@@ -22,65 +21,52 @@ import DockerfileEvaluator as de
 
 # The element of a test by its status; that of others is an error, and a passed test has none.
 ELEMENTS = {de.PASSED: "", de.FAILED: "failure", de.TIMEOUT: "failure", de.SKIPPED: "skipped"}
+COUNTED = {"tests": "*", "failures": "*/failure", "errors": "*/error", "skipped": "*/skipped"}
 _NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 forbids it
 
 
-def clean(text: str) -> str:
-    """Return a text without terminal codes, and with a mark for what XML forbids."""
-    return _NO_XML.sub("\ufffd", de.TERMINAL_CODES.sub("", text))
-
-
-def as_suite(report: de.Report) -> ElementTree.Element:
+def as_suite(report: de.Report) -> str:
     """Return the testsuite of a report; raise KeyError or TypeError if it is none."""
-    rows = [(row, ELEMENTS.get(row["status"], "error")) for row in report["test_results"]]
-    counts = Counter(element for _, element in rows)
-    # With the usual layout, MODEL/REPO: the same test of two models has two names.
-    place = os.path.splitext(report["dockerfile"])[0]
     suite = ElementTree.Element(
         "testsuite",
         name=f"{report['repo']}: {report['dockerfile']}",
-        tests=str(len(rows)),
-        failures=str(counts["failure"]),
-        errors=str(counts["error"]),
-        skipped=str(counts["skipped"]),
         time=str(report["summary"]["total_execution_time"]),
     )
-    for row, element in rows:
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            name=row["test_id"],
-            classname=f"{place}.{row['test_type']}",
-            time=str(row["execution_time"]),
-        )
+    # With the usual layout, MODEL/REPO: the same test of two models has two names.
+    place = os.path.splitext(report["dockerfile"])[0]
+    for row in report["test_results"]:
+        name = {"name": row["test_id"], "classname": f"{place}.{row['test_type']}"}
+        case = ElementTree.SubElement(suite, "testcase", name, time=str(row["execution_time"]))
+        element = ELEMENTS.get(row["status"], "error")
         if element:
             ElementTree.SubElement(case, element, message=row["message"]).text = row["message"]
         if row["output"]:
-            ElementTree.SubElement(case, "system-out").text = row["output"]
+            output = de.TERMINAL_CODES.sub("", row["output"])
+            ElementTree.SubElement(case, "system-out").text = output
+    for name, path in COUNTED.items():
+        suite.set(name, str(len(suite.findall(path))))
     if report["error"]:
-        log = ElementTree.SubElement(suite, "system-out")
-        log.text = f"{report['error']['message']}\n{report['build']['log']}"
-    for part in suite.iter():
-        part.text = clean(part.text or "")
-        part.attrib.update({name: clean(value) for name, value in part.items()})
-    return suite
+        log = f"{report['error']['message']}\n{report['build']['log']}"
+        ElementTree.SubElement(suite, "system-out").text = de.TERMINAL_CODES.sub("", log)
+    return _NO_XML.sub("\ufffd", ElementTree.tostring(suite, encoding="unicode"))
 
 
 def write(paths: Sequence[str], output: str) -> int:
     """Write the testsuites of all files that are reports; return the exit code."""
-    code = 0
-    top = ElementTree.Element("testsuites")
+    suites = []
     for path in paths:
         try:
-            top.append(as_suite(de.parse_object(de.as_text(de.read_file(path)))))
-        except (de.EvaluationError, KeyError, TypeError) as error:
-            is_read = not isinstance(error, de.EvaluationError)
-            de.print_errors(f"{path}: not a report of the evaluator" if is_read else str(error))
-            code = 1
-    if len(top):
-        text = ElementTree.tostring(top if len(paths) > 1 else top[0], encoding="unicode")
-        de.write_file(output, f"{text}\n")
-    return code
+            suites.append(as_suite(de.parse_object(de.as_text(de.read_file(path)))))
+        except de.EvaluationError as error:
+            de.print_errors(str(error))
+        except (KeyError, TypeError):
+            de.print_errors(f"{path}: not a report of the evaluator")
+    text = "".join(suites)
+    if suites:
+        de.write_file(
+            output, f"<testsuites>{text}</testsuites>\n" if len(paths) > 1 else f"{text}\n"
+        )
+    return int(len(suites) < len(paths))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,8 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "arguments; 130 Ctrl-C.",
     )
     parser.add_argument("reports", metavar="REPORT", nargs="+", help="a JSON report")
-    text = "the XML file (default: stdout)"
-    parser.add_argument("--output", metavar="FILE", default="-", help=text)
+    parser.add_argument(
+        "--output", metavar="FILE", default="-", help="the XML file (default: stdout)"
+    )
     arguments = parser.parse_args(argv)
     de.accept_any_text()
     try:
