@@ -35,8 +35,13 @@ def as_suite(report: de.Report) -> str:
     # With the usual layout, MODEL/REPO: the same test of two models has two names.
     place = os.path.splitext(report["dockerfile"])[0]
     for row in report["test_results"]:
-        name = {"name": row["test_id"], "classname": f"{place}.{row['test_type']}"}
-        case = ElementTree.SubElement(suite, "testcase", name, time=str(row["execution_time"]))
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            name=row["test_id"],
+            classname=f"{place}.{row['test_type']}",
+            time=str(row["execution_time"]),
+        )
         element = ELEMENTS.get(row["status"], "error")
         if element:
             ElementTree.SubElement(case, element, message=row["message"]).text = row["message"]
@@ -62,10 +67,10 @@ def write(paths: Sequence[str], output: str) -> int:
         except (KeyError, TypeError):
             de.print_errors(f"{path}: not a report of the evaluator")
     text = "".join(suites)
+    if len(paths) > 1:
+        text = f"<testsuites>{text}</testsuites>"
     if suites:
-        de.write_file(
-            output, f"<testsuites>{text}</testsuites>\n" if len(paths) > 1 else f"{text}\n"
-        )
+        de.write_file(output, f"{text}\n")
     return int(len(suites) < len(paths))
 
 
