@@ -68,12 +68,17 @@ def read_answers(arguments: argparse.Namespace) -> Iterator[list[Any]]:
         if path.is_dir():
             for file in sorted(path.rglob("*.md")):
                 model = str(file.parent.relative_to(path))
-                yield [file, model, file.stem, de.as_text(file.read_bytes())]
+                yield [file, model, file.stem, read_text(file)]
         else:
-            for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            for number, line in enumerate(read_text(path).split("\n"), 1):
                 if line.strip():
-                    row = de.parse_object(de.as_text(line))
+                    row = de.parse_object(line)
                     yield [f"{path}:{number}", *(row.get(field, ...) for field in fields)]
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, without a byte order mark; raise OSError if it cannot be read."""
+    return path.read_text(encoding="utf-8-sig", errors="replace")
 
 
 def import_answer(
@@ -128,7 +133,9 @@ def import_answers(arguments: argparse.Namespace) -> int:
             console.line(f"{place}: {different} different Dockerfiles, the last one counts")
     for name, count in counts.items():
         console.line(f"{name}: {count}")
-    return int(counts["refused"] > 0)
+    if not taken:
+        de.print_errors("no answer was imported")
+    return int(counts["refused"] > 0 or not taken)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -256,6 +256,23 @@ def test_file_that_cannot_be_written_is_refused():
     assert files() == {"n/r.dockerfile": "FROM x\n"}
 
 
+def test_byte_order_mark_is_no_part_of_an_answer():
+    markdown("m/q")
+    Path("answers/m/q.md").write_text("\ufeffFROM x")
+    Path("answers.jsonl").write_text("\ufeff" + json.dumps(row()))
+
+    assert run("answers", "answers.jsonl")[0] == 0
+    assert set(files().values()) == {"FROM x\n"}
+
+
+def test_nothing_to_import_is_an_error():
+    Path("answers").mkdir()
+
+    code, _, err = run("answers")
+
+    assert (code, err) == (1, "error: no answer was imported\n")
+
+
 def test_unreadable_file_is_named():
     assert run("none") == (1, "", "error: [Errno 2] No such file or directory: 'none'\n")
 
