@@ -123,10 +123,8 @@ ANSWERS = {  # what a service sends: its status, its first line, its body, and w
     b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nx\r\n\r\ny": (200, "HTTP/1.1 200 OK", b"x\r\n\r\ny", ""),
     b"HTTP/1.0 404 Not Found\n\nx": (404, "HTTP/1.0 404 Not Found", b"x", ""),
     b"HTTP/1.1 200\r\n\r\nx": (200, "HTTP/1.1 200", b"x", ""),
-    b"HTTP/1.1 200 OK": (200, "HTTP/1.1 200 OK", b"", ""),
     b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut": (200, "HTTP/1.1 200 OK", b"cut", ""),
     b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy": (200, "HTTP/1.1 200 OK", b"x", ""),
-    b"HTTP/1.1 204 No\r\n\r\nx": (204, "HTTP/1.1 204 No", b"", ""),
     b"HTTP/1.1 200 \x1b[1m\x07\xff\r\n\r\n": (200, "HTTP/1.1 200 \\x07\ufffd", b"", ""),
     # Interim answers are skipped; 101 is none.
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nx": (200, "HTTP/1.1 200 OK", b"x", ""),
@@ -141,7 +139,6 @@ ANSWERS = {  # what a service sends: its status, its first line, its body, and w
     ),
     CHUNKED + b"9\r\ncut": (200, "HTTP/1.1 200 OK", b"cut", ""),
     CHUNKED + b"f" * 20 + b"\r\nabc": (200, "HTTP/1.1 200 OK", b"", ""),
-    CHUNKED + b"1\r\na\r\nx": (200, "HTTP/1.1 200 OK", b"a", ""),
     CHUNKED + b"1\r\na\r\n" * 150_000: (200, "HTTP/1.1 200 OK", b"a" * 150_000, ""),
     # More headers than Python reads; more bytes than are read
     b"HTTP/1.1 200 OK\r\n" + HEADERS + b"\r\nx": (200, "HTTP/1.1 200 OK", b"", ""),
@@ -161,8 +158,6 @@ ANSWERS = {  # what a service sends: its status, its first line, its body, and w
     # No status: Python takes +200 for a number.
     b"ICY 200 OK\r\n\r\nx": (0, "no HTTP response (15 bytes)", b"", ""),
     b"HTTP/1.1 +200 OK\r\n\r\nx": (0, "no HTTP response (21 bytes)", b"x", ""),
-    b"HTTP/1.1 0200 OK\r\n\r\nx": (0, "no HTTP response (21 bytes)", b"x", ""),
-    b"HTTP/1.1 2_0_0 OK\r\n\r\nx": (0, "no HTTP response (22 bytes)", b"x", ""),
     b"\r\nHTTP/1.1 200 OK\r\n\r\nx": (0, "no HTTP response (22 bytes)", b"", ""),
 }
 
@@ -262,6 +257,10 @@ def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, shell,
         asked = b""
         while end != "does not listen" and len(asked) < len(text.encode()):
             asked += connection.recv(65536)
+        if end == "closes":
+            connection.settimeout(0.3)
+            with pytest.raises(socket.timeout):  # A server may take a half close for an end.
+                connection.recv(1)
         connection.sendall(ANSWER)
         output = process.stdout.read(len(ANSWER))
         if end == "resets":
@@ -278,41 +277,27 @@ def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, shell,
             server.accept()
 
 
+def exchange(server, text):
+    """Send a request to a server that answers; return what it got, and what is printed."""
+    with send("/bin/sh", server, text) as process:
+        with server.accept()[0] as connection:
+            asked = connection.recv(65536)
+            connection.sendall(ANSWER)
+        return asked, process.stdout.read()
+
+
 @pytest.mark.parametrize("address", ["::1", "::"])
 @pytest.mark.usefixtures("client")
 def test_each_client_knows_ipv6(address):
-    with listen(address) as server, send("/bin/sh", server, "GET / HTTP/1.1\r\n\r\n") as process:
-        connection, _ = server.accept()
-        connection.sendall(ANSWER)
-        connection.close()
-
-        assert process.stdout.read() == ANSWER
-
-
-@pytest.mark.usefixtures("client")
-def test_client_closes_no_half_of_the_connection():
-    with listen("127.0.0.1") as server, send("/bin/sh", server, "GET /") as process:
-        connection, _ = server.accept()
-        assert connection.recv(65536) == b"GET /"
-        connection.settimeout(0.5)
-        with pytest.raises(socket.timeout):
-            connection.recv(1)
-        connection.sendall(ANSWER)
-        connection.close()
-
-        assert process.stdout.read() == ANSWER
+    with listen(address) as server:
+        assert exchange(server, "GET /") == (b"GET /", ANSWER)
 
 
 @pytest.mark.parametrize("client", ["python3"], indirect=True)
 def test_another_shell_with_the_name_of_bash_is_no_client(tmp_path, shell, client):
     (tmp_path / "programs" / "bash").symlink_to(os.path.realpath(shell))
-    with listen("127.0.0.1") as server, send("/bin/sh", server, "GET /") as process:
-        connection, _ = server.accept()
-        assert connection.recv(65536) == b"GET /"
-        connection.sendall(ANSWER)
-        connection.close()
-
-        assert process.stdout.read() == ANSWER
+    with listen("127.0.0.1") as server:
+        assert exchange(server, "GET /") == (b"GET /", ANSWER)
 
 
 def test_machine_without_a_client_says_so(tmp_path, monkeypatch):

@@ -104,15 +104,6 @@ def test_client_of_a_package_gets_what_a_server_sends(networked_engine, evaluate
     assert outcome(report) == "passed", messages(report)
 
 
-def test_image_without_a_client_fails_at_once(clean_engine, evaluate):
-    lines = [*DEBIAN, "RUN rm -f /bin/bash /usr/bin/perl*", *serves()]
-
-    report = evaluate(lines, request("/"))
-
-    assert messages(report)[0].startswith("the image has none of bash, perl")
-    assert report["test_results"][0]["execution_time"] < 15
-
-
 # What the image's own command does: the status of a test beside it, and its message
 COMMANDS = {
     'CMD ["nosuch"]': ("failed", "nosuch"),
