@@ -152,18 +152,6 @@ def test_only_what_a_person_must_check_is_red(opened, suspect):
     assert marks == ["none", "none", "none", '"? "' if suspect else "none"]
 
 
-def test_better_cell_is_bluer(opened):
-    browser = opened(write_outcomes(a=[0], b=[5], c=[9], d=[10]))
-
-    colours = browser.execute_script("""
-        return [...document.querySelectorAll(".heat td")].map(cell =>
-            getComputedStyle(cell).backgroundColor.match(/[0-9.]+/g)[0]);
-    """)
-
-    assert sorted(map(float, colours)) == list(map(float, colours))  # red
-    assert len(set(colours)) == 4
-
-
 @widths
 @pytest.mark.parametrize("count", [2, 12])
 def test_heat_map_fills_the_width_with_equal_columns_and_whole_words(opened, width, count):
@@ -203,15 +191,6 @@ SHADOW = """
     const opacity = () => done(getComputedStyle(wide, "::after").opacity);
     requestAnimationFrame(() => requestAnimationFrame(opacity));
 """
-
-
-def test_links_of_a_cell_open_its_report(opened):
-    browser = opened(write({"m/<b>app": 5}), 390)
-
-    browser.find_element("css selector", ".heat summary").click()
-    browser.find_element("link text", "json").click()
-
-    assert '"repo": "<b>app"' in browser.find_element("css selector", "body").text
 
 
 # Outcomes by model, and what is explained
@@ -256,16 +235,3 @@ def test_hostile_texts_run_and_load_nothing(opened):
     targets = [link.get_attribute("href") for link in browser.find_elements("css selector", "a")]
     assert [target for target in targets if "/reports/" not in target] == []
     assert browser.execute_script("return performance.getEntriesByType('resource')") == []
-
-
-def test_heading_of_a_panel_has_one_font_on_a_phone(opened):
-    """It may be two lines there, of which a style has the first one only."""
-    browser = opened(write_outcomes(a=[5]), 390)
-
-    weights = browser.execute_script("""
-        const panel = document.querySelector("pre");
-        panel.parentElement.open = true;
-        return ["", "::first-line"].map(part => getComputedStyle(panel, part).fontWeight);
-    """)
-
-    assert weights == ["400", "400"]

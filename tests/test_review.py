@@ -22,8 +22,12 @@ def of_type(test_type, **params):
     return {"type": test_type, "params": params}
 
 
-def counts(expression, of=20, **params):
-    return of_type("run_command", command="make check", count=expression, of=of, **params)
+def counts(expression, of=20, command="make check", **params):
+    return of_type("run_command", command=command, count=expression, of=of, **params)
+
+
+def by_name(command, junit, **params):
+    return of_type("run_command", command=command, junit=junit, **params)
 
 
 def responds(port=8080, **params):
@@ -54,7 +58,65 @@ CANNOT_FAIL = [
     "nosuch || b || echo 'no || thing'",
     "echo hello",
 ]
+# Suites that succeed if no test ran, and what is none of them
+EMPTY = """
+go test ./...
+cd app && /usr/local/go/bin/go test -v ./...
+CGO_ENABLED=0 go test ./...
+timeout 60 go test ./...
+cargo test
+cargo test --no-fail-fast
+mvn -q test
+./mvnw -B clean verify
+gradle test
+./gradlew --no-daemon check
+jest --passWithNoTests
+npx jest --ci --passWithNoTests
+yarn vitest run --passWithNoTests
+pytest --collect-only
+python3 -m pytest --collect-only -q
+pytest --co
+python -m unittest
+python3.11 -m unittest discover -v
+ctest --test-dir build
+phpunit tests
+vendor/bin/phpunit
+bundle exec rspec
+dotnet test
+mix test
+meson test -C build
+npm ci && xvfb-run -a npx jest --passWithNoTests
+"""
+RAN = """
+go build ./...
+go vet ./...
+go test -c ./core
+mvn -q test-compile
+go test -v ./... | grep -q '^--- PASS'
+grep go test
+cargo build
+cargo test --no-run
+mvn -q package
+mvn -DskipTests verify
+./gradlew build -x test
+gradle assemble
+jest
+npx vitest run
+pytest -q
+python3 -m pytest tests
+python3 -m unittests
+ctest --test-dir build --no-tests=error
+phpunit --fail-on-empty-test-suite tests
+rspec --fail-if-no-examples
+npm test
+make test
+./go-test.sh
+test -f go
+mytool test
+cat cargo.toml
+"""
 WARNED = {
+    "no-tests": EMPTY.strip().splitlines(),
     "no-syntax": [
         "if true; then echo ok",
         "echo 'never closed",
@@ -162,6 +224,12 @@ MAY_FAIL = [
     "sdk/bin/x",
 ]
 ACCEPTED = [
+    *RAN.strip().splitlines(),
+    counts(r"(\d+) passed", command="go test"),
+    by_name("go test", "r.xml", of=3),
+    by_name("go test", "r.xml", tests=["a"], exit_code=0),
+    output_contains("go test", "= 3 passed in"),
+    of_type("run_command", command="go test", exit_code=1),
     of_type("run_command", command="a=(1 2", shell="/bin/zsh"),
     output_contains("echo $NOSUCH", "UTF-8\n"),
     of_type("output_contains", command="a || true", contains=[" 17.0."], exit_code="any"),
@@ -211,22 +279,6 @@ def test_nothing_is_said_about_a_very_long_command():
     assert rules(f"nosuch{' && nosuch' * 1000}; true") == []
 
 
-def test_other_tests_of_a_service_are_advised_to_require_the_first():
-    tests = read_tests(
-        "make",
-        {**run_command("true"), "service": True},
-        {**responds(), "id": "first"},
-        {**responds(), "id": "second", "requires": ["first"]},
-        {**responds(), "requires": ["second"]},
-        responds(),
-    )
-
-    ((at, rule, text),) = review.lint(tests, None)
-
-    assert (at, rule) == (5, review.ADVICE)
-    assert "require 'first'" in text
-
-
 @pytest.mark.parametrize("command", [*CANNOT_FAIL, *MAY_FAIL])
 def test_shell_agrees_with_the_lists(command):
     done = subprocess.run(["sh", "-c", command], **PIPES)
@@ -235,6 +287,10 @@ def test_shell_agrees_with_the_lists(command):
 
 
 # Command line
+
+
+def test_suite_that_may_run_no_test_is_advice(rubric):
+    assert run(rubric(run_command("go test")))[0] == 0
 
 
 def test_without_shfmt_one_line_says_so_and_sh_finds_syntax_errors(rubric, monkeypatch):
@@ -288,26 +344,10 @@ def test_draw_is_advised_where_it_can_be_used(test, has_advice, rubric):
 
 
 def test_only_what_the_solution_earns_beyond_the_others_counts():
-    tests = read_tests({**counts("ok"), "score": 4}, {**counts("ok"), "score": 2})
-    results = {  # the points and the message of each test
-        "bare": [(1, ["5 of 20"]), (2, [])],
-        "faked": [(0.5, ["2 of 20"]), (0, ["0 of 20"])],
-        "solution": [(3.5, ["19 of 20"]), (1.5, ["15 of 20"])],
-    }
-    measured = {name: [review.Measured(*each) for each in rows] for name, rows in results.items()}
+    earned = {"bare": (0.25, 1), "faked": (0.5, 0), "solution": (1, 0.5)}
+    points = {name: [review.Measured(it, ()) for it in row] for name, row in earned.items()}
 
-    problems = [" ".join(map(str, problem)) for problem in review.judge(tests, measured, 1)]
-
-    assert review.points_line(tests, measured) == (
-        "bare 3 (50.0%), faked 0.5 (8.3%), solution 5 (83.3%), "
-        "points only the solution earns: 2.5 of 6"
-    )
-    assert [text.partition(" on ")[0] for text in problems] == [
-        "0 bare earns 1 of 4 points",
-        "0 solution failed 1 of 1 times: 19 of 20",
-        "1 bare passes",
-        "1 solution failed 1 of 1 times: 15 of 20",
-    ]
+    assert review.earned(read_tests("a", "b"), points) == 0.5
 
 
 COUNTED = {
@@ -433,15 +473,69 @@ SERVED = [
 NOT_SERVED = [responds(path="/{a}", contains=["is {a*7}"], draw=DRAW)]
 
 
+FAKED = [
+    by_name("pytest -q --junitxml=/tmp/r.xml", "/tmp/r.xml", of=120),
+    by_name("cd app && ./gradlew test", "app/build/test-results/test/*.xml", of=3),
+    by_name("mvn test", "*/target/x y/TEST-*.xml", tests=["a.B.c", 'it\'s <d> & "e"', "é"]),
+    by_name("jest --ci", "out/it's $x.xml", tests=["a"], exit_code=0),
+    by_name("cd / && suite", "r.xml", of=10**6),
+    {**by_name("suite", "r.xml", of=2), "service": True},
+    of_type("run_command", command="suite", count=r"(\d+) passed", of=20),
+    {"type": "http_responds", "service": 80, "params": {"body": "x" * 9999, "contains": ["ok."]}},
+]
+NOT_FAKED = [
+    by_name("no-such-shell; exit 3", "/proc/r.xml", of=1),
+    by_name("suite", "r2.xml", of=1, exit_code=3),
+]
+
+
 @pytest.mark.parametrize("base", ["debian:bookworm-slim", "busybox:stable"])
-def test_faked_image_serves_and_prints_what_is_counted(clean_engine, rubric, base):
+def test_faked_image_serves_and_writes_what_is_counted(clean_engine, rubric, base):
     """With perl, and with busybox's nc."""
-    path = rubric(*SERVED, *({**test, "timeout": 4} for test in NOT_SERVED))
+    free_tests = [*SERVED, *FAKED]
+    path = rubric(*free_tests, *({**test, "timeout": 4} for test in [*NOT_SERVED, *NOT_FAKED]))
 
     out = run(path, "--base", base)[1]
 
-    assert free(out) == list(range(len(SERVED)))
-    assert "bare 0 (0.0%), faked 5 (83.3%)" in out
+    assert free(out) == list(range(len(free_tests)))
+    assert "bare 0 (0.0%), faked 12.01" in out
+
+
+def test_part_of_a_list_is_measured_by_the_part_that_is_there(engine, rubric):
+    names = ["sh", "nosuch-command", "cat", "other"]
+
+    out = run(
+        rubric(of_type("commands_exist", names=names, match="share")), "--base=busybox:stable"
+    )[1]
+
+    assert "bare 0.5 (50.0%), faked 1 (100.0%)" in out
+    assert "bare: tests[0] 'commands_exist_1': earns 0.5 of 1 points on the base image" in out
+
+
+SUITES = [FAKED[0], FAKED[6]]
+MEASURES = {  # tests, what they earn on all images without the work, and what is said of the rubric
+    "suites": (SUITES, 0, 1, 0, "r: advice: images without the work earn all points"),
+    "a suite and others": ([*SUITES, files_exist("x")], 0, 1, 0, "r: advice: images without the"),
+    "no suite": ([files_exist("x")], 0, 1, 1, "r: measures nothing: images without the work"),
+    "suites without a test": (SUITES, 1, 1, 1, "r: measures nothing: images without the work"),
+}
+
+
+@pytest.mark.parametrize(
+    ("tests", "bare", "faked", "code", "text"), MEASURES.values(), ids=MEASURES
+)
+def test_suites_that_only_stubs_pass_are_no_mistake(
+    monkeypatch, rubric, tests, bare, faked, code, text
+):
+    earned = {"bare": review.Measured(bare, ("no",)), "faked": review.Measured(faked, ())}
+    points = {name: [each] * len(tests) for name, each in earned.items()}
+    monkeypatch.setattr(review, "measure", lambda *_: (points, True))
+    path = rubric(*tests)
+
+    found, out, _ = run(path, "--base", "x")
+
+    assert found == code
+    assert text in out.replace(path, "r")
 
 
 def free(out):
