@@ -43,40 +43,6 @@ headers -> GET / HTTP/1.1|Host: localhost:8080|Connection: close|X-A: b: "c"|Acc
 another host -> GET / HTTP/1.1|hOST: example.org|Connection: close||
     params: {"headers": {"hOST": "example.org"}}
 """
-WRONG_REQUESTS = r"""
-a blank in the path -> .path: expected / and no blanks, found "/a b"
-    params: {"path": "/a b"}
-a path without a slash -> .path: expected / and no blanks, found "x"
-    params: {"path": "x"}
-another method -> .method: expected GET, HEAD or POST, found "PUT"
-    params: {"method": "PUT"}
-HEAD and contains -> .method: with HEAD neither the request nor the answer has a body
-    params: {"method": "HEAD", "contains": ["x"]}
-HEAD and a body -> .method: with HEAD neither the request nor the answer has a body
-    params: {"method": "HEAD", "body": "x"}
-a body with a NUL -> .body: expected a string
-    params: {"body": "\u0000"}
-headers as a list -> .headers: expected an object
-    params: {"headers": ["A: b"]}
-a header with a blank -> .headers.A b: expected a header of one line
-    params: {"headers": {"A b": "c"}}
-a header of two lines -> .headers.A: expected a header of one line
-    params: {"headers": {"A": "b\nC: d"}}
-a header with a carriage return -> .headers.A: expected a header of one line
-    params: {"headers": {"A": "b\r"}}
-a header without a value -> .headers.A: expected a string
-    params: {"headers": {"A": ""}}
-a number in a header -> .headers.A: expected a string
-    params: {"headers": {"A": 1}}
-a length -> .headers.Content-Length: expected a header of one line, and none that the evaluation
-    params: {"headers": {"Content-Length": "3"}}
-a connection -> .headers.CONNECTION: expected a header of one line, and none that the evaluation
-    params: {"headers": {"CONNECTION": "close"}}
-chunks -> .headers.transfer-encoding: expected a header of one line, and none that the evaluation
-    params: {"headers": {"transfer-encoding": "chunked"}}
-match without contains -> .match: expected 'contains' beside it
-    params: {"match": "all"}
-"""
 
 
 @table(REQUESTS, params={})
@@ -84,14 +50,6 @@ def test_request_of_a_rubric(rubric, row):
     (test,) = read(rubric, http(**row.params))
 
     assert test.check.arguments == (row.then.replace("|", "\r\n"),)
-
-
-@table(WRONG_REQUESTS, params={})
-def test_wrong_request_is_an_error_of_the_rubric(rubric, row):
-    with pytest.raises(de.EvaluationError) as error:
-        read(rubric, http(**row.params))
-
-    assert f".params{row.then}" in str(error.value)
 
 
 def test_body_may_have_64_kib(rubric):

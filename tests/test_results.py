@@ -9,19 +9,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import tempfile
-from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryFile
-from types import SimpleNamespace
 
 import pytest
-from cases import read_table
+from cases import read_table, run_command
 from engine import measured
-
-import DockerfileEvaluator as de
 
 # What is in the working folder before each test
 FILL = r"""
@@ -32,7 +23,10 @@ mkdir kept.xml folder folder/deep
 ln -s three link.xml
 ln -s folder folderlink
 """
-# A command, how many of 9 are counted, and a part of the message
+# The rows: a command, and how many of 9 tests are counted
+#     junit: the files
+#     says: a part of the message
+#     exit_code: that of the test, null if it has none
 CASES = r"""
 cp good r.xml -> 2
 cp good r.xml; exit 3 -> 2
@@ -138,130 +132,105 @@ cp good r.xml; exit 137 -> 0
     exit_code: 137
     says: killed (exit code 137)
 cp good r.xml; kill -9 0 -> 0
-cp good r.xml; sleep 60 -> 0
-    says: timed out after 2 s
 """
-ROWS = read_table(CASES, junit="r.xml", says="", exit_code="null")
+
+
+def rows_of(text):
+    return read_table(text, junit="r.xml", says="", exit_code=None)
+
+
+ROWS = rows_of(CASES)
 
 
 def as_test(row):
-    params = {"command": row.when, "junit": row.junit, "of": 9}
-    params["exit_code"] = json.loads(row.exit_code)
-    timeout = 2 if "sleep 60" in row.when else 60
-    return {"type": "run_command", "params": params, "score": 9, "timeout": timeout}
+    test = run_command(row.when, score=9, timeout=60)
+    test["params"].update(junit=row.junit, of=9, exit_code=row.exit_code)
+    return test
 
 
-def differs(row, score, message):
-    """Return what differs from the table, "" if nothing does."""
-    is_right = (score, row.says in message) == (int(row.then), True)
-    return "" if is_right else f"\n{row.when}: {score}, {message}"
+def wrong(rows, report):
+    """Return what differs from a table."""
+    return [
+        (row.when, found["score"], found["message"])
+        for row, found in zip(rows, report["test_results"])
+        if found["score"] != int(row.then) or row.says not in found["message"]
+    ]
 
 
-# In the shells of this host, without docker
-
-
-def run_in(shell, folder, test, **environment):
-    """Return what happens if a shell runs the wrapper of a test."""
-    check, capture = test.check, de.Capture()
-    script = de._WRAPPER.replace("SCRIPT", check.script)
-    arguments = [shell if word == "/bin/sh" else word for word in check.arguments]
-    words = [shell, "-c", script, shell, capture.nonce, check.files, *arguments]
-    with TemporaryFile() as out, TemporaryFile() as err:
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            cwd=str(folder),
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(test.timeout)
-        except subprocess.TimeoutExpired:
-            code = None
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        out.seek(0)
-        err.seek(0)
-        for data in iter(lambda: out.read(de.CHUNK), b""):
-            capture.feed(data)
-        files = de.result_files(err.read(de.MAX_FILES), capture.nonce)
-    capture.finish()
-    code = 128 - code if code and code < 0 else code
-    return de.ContainerRun(capture.phase, code, capture.exit_code, capture.output.data(), files)
+# In the shells of this host, on the fake engine
 
 
 @pytest.fixture
-def judged(shell, tmp_path):
-    """Return a function that runs a test in a shell, and returns its points and its message."""
-
-    def judge(content, **environment):
-        folder = Path(tempfile.mkdtemp(dir=str(tmp_path)))
-        subprocess.run(["sh", "-ec", FILL], cwd=str(folder), check=True)
-        (test,) = de.read_rubric(json.dumps({"tests": [content]}).encode(), "r").tests
-        result = de.verdict(test, run_in(shell, folder, test, **environment))
-        points = de.points_of(test, result) if isinstance(result, de.Result) else 0
-        return points, result.message
-
-    return judge
+def folders(fake, shell):
+    """Let each container start in a new folder, with the shell under test."""
+    fake.shell(
+        "if [ ! -e .filled ]; then",
+        'path=$PATH PATH=/usr/bin:/bin; cd "$(mktemp -d "$PWD/XXXXXX")"; touch .filled',
+        FILL,
+        "PATH=$path; fi",
+        f'exec {shell} "$@"',
+    )
 
 
-def test_what_counts_in_each_shell(judged):
-    assert "".join(differs(row, *judged(as_test(row))) for row in ROWS) == ""
+def test_what_counts_in_each_shell(folders, evaluate):
+    assert wrong(ROWS, evaluate(["FROM x"], *map(as_test, ROWS))) == []
 
 
-def test_variables_of_the_image_stay_as_they_are(judged):
-    values = {"file": "a", "size": "b", "total": "c"}
-    command = "cp good r.xml; test $file$size$total = abc || exit 1; set -- $IFS; test $# = 0"
-    params = {"command": command, "junit": "*.xml", "of": 2, "exit_code": 0}
+def test_variables_of_the_image_stay_as_they_are(fake, folders, evaluate):
+    fake.set(environment={"file": "a", "size": "b", "total": "c"})
+    rows = rows_of("""
+cp good r.xml; test $file$size$total = abc || exit 1; set -- $IFS; test $# = 0 -> 2
+    exit_code: 0
+""")
 
-    points, message = judged({"type": "run_command", "params": params}, **values)
+    assert wrong(rows, evaluate(["FROM x"], *map(as_test, rows))) == []
 
-    assert (points, message[:6]) == (1, "2 of 2")
+
+# What the image lacks, and what is counted of a new file and of one that was there
+LACKS = {"nothing": (2, 2), "rm": (2, 0), "wc": (0, 0), "cat": (0, 0)}
+NEW_AND_OLD = """
+cp good r.xml -> {}
+cp good old.xml -> {}
+    junit: old.xml
+"""
 
 
 @pytest.fixture
-def programs(tmp_path):
-    """Return a folder for programs of a PATH."""
+def programs(fake, tmp_path):
+    """Return the only folder on the PATH of containers."""
     folder = tmp_path / "programs"
     folder.mkdir()
     for name in ("cat", "cp", "rm", "wc"):
         (folder / name).symlink_to(shutil.which(name))
+    fake.set(environment={"PATH": str(folder)})
     return folder
 
 
-LACKS = {  # what the image lacks, and what is counted of a new file and of one that was there
-    "nothing": ("", 2, 2),
-    "rm": ("rm", 2, 0),
-    "wc": ("wc", 0, 0),
-    "cat": ("cat", 0, 0),
-}
-
-
-@pytest.mark.parametrize(("program", "new", "old"), LACKS.values(), ids=LACKS)
-def test_program_that_the_image_lacks(judged, programs, shell, program, new, old):
-    if "busybox" in os.path.realpath(shell):  # It has all programs itself.
-        new, old = 2, 2
-    if program:
+@pytest.mark.parametrize("program", LACKS)
+def test_program_that_the_image_lacks(programs, folders, shell, evaluate, program):
+    if "busybox" in os.path.realpath(shell):
+        pytest.skip("it has all programs itself")
+    if program != "nothing":
         (programs / program).unlink()
-    for name, counted in (("r.xml", new), ("old.xml", old)):
-        row = SimpleNamespace(when=f"cp good {name}", junit=name, exit_code="null")
+    rows = rows_of(NEW_AND_OLD.format(*LACKS[program]))
 
-        points, message = judged(as_test(row), PATH=str(programs))
+    report = evaluate(["FROM x"], *map(as_test, rows))
 
-        assert (points, "no results in" in message) == (counted, not counted)
+    assert wrong(rows, report) == []
+    is_named = ["no results in" in row["message"] for row in report["test_results"]]
+    assert is_named == [row.then == "0" for row in rows]
 
 
-def test_program_of_the_image_that_prints_no_size(judged, programs):
+def test_program_of_the_image_that_prints_no_size(programs, folders, evaluate):
     """Then the shell may end, which proves nothing; in any case nothing is earned."""
     (programs / "wc").unlink()
     (programs / "wc").write_text("#!/bin/sh\necho 1 2 x\n")
     (programs / "wc").chmod(0o755)
-    row = SimpleNamespace(when="cp good r.xml", junit="r.xml", exit_code="null")
+    (row, _) = rows_of(NEW_AND_OLD)
 
-    assert judged(as_test(row), PATH=f"{programs}:{os.environ['PATH']}")[0] in (0, 2)
+    report = evaluate(["FROM x"], as_test(row))
+
+    assert report["summary"]["total_score"] in (0, 2)
 
 
 # Part of a list
@@ -284,41 +253,33 @@ file_contains ["testcase", "nosuch", "name"] -> 2 of 3: good contains none of 'n
 file_contains ["testcase", "testcase"] -> good contains 'testcase'
 output_contains ["a", "b", "z"] -> 2 of 3: the output contains none of 'z'
 output_contains ["y", "z"] -> 0 of 2: the output contains none of 'y', 'z'
+output_contains ["a", "z"] -> exit code 3, expected 0
+    command: echo a b; exit 3
+output_contains ["a", "z"] -> exit code 137
+    command: echo a b; kill -9 $$
 """
 LISTS = {"commands_exist": "names", "files_exist": "paths", "dirs_exist": "paths"}
 
 
-@pytest.mark.parametrize("row", read_table(SHARES), ids=lambda row: row.when)
-def test_part_of_a_list_earns_that_part_of_the_points(judged, tmp_path, row):
-    """The names and the PATH of the image cannot add to it."""
-    test_type, _, texts = row.when.partition(" ")
-    params = {LISTS.get(test_type, "contains"): json.loads(texts), "match": "share"}
-    more = {"file_contains": {"path": "good"}, "output_contains": {"command": "echo a b"}}
-    params.update(more.get(test_type, {}))
+def test_part_of_a_list_earns_that_part_of_the_points(fake, folders, evaluate, tmp_path):
+    """Rounded down. The names and the PATH of the image cannot add to it."""
     folder = tmp_path / "a\n1111\n\n1"
     folder.mkdir()
     (folder / "in a line end").symlink_to("/bin/sh")
+    fake.set(environment={"PATH": f"{os.environ['PATH']}:{folder}"})
+    rows, tests = read_table(SHARES, command="echo a b"), []
+    for row in rows:
+        test_type, _, texts = row.when.partition(" ")
+        params = {LISTS.get(test_type, "contains"): json.loads(texts), "match": "share"}
+        more = {"file_contains": {"path": "good"}, "output_contains": {"command": row.command}}
+        tests.append((test_type, {**params, **more.get(test_type, {})}))
 
-    points, message = judged(
-        {"type": test_type, "params": params, "score": 12}, PATH=f"{os.environ['PATH']}:{folder}"
-    )
+    report = evaluate(["FROM x"], *tests)
 
-    found, _, number = row.then.partition(":")[0].partition(" of ")
-    share = int(found) / int(number) if number else 1
-    assert (points, message[: len(row.then)]) == (12 * share, row.then)
-
-
-@pytest.mark.parametrize("command", ["echo a b; exit 3", "echo a b; kill -9 $$"])
-def test_part_of_an_output_needs_the_exit_code(judged, command):
-    params = {"command": command, "contains": ["a", "z"], "match": "share"}
-
-    assert judged({"type": "output_contains", "params": params})[0] == 0
-
-
-def test_points_of_a_part_are_rounded_down(judged):
-    params = {"names": ["sh", "cat", "nosuch"], "match": "share"}
-
-    assert judged({"type": "commands_exist", "params": params})[0] == 0.666666
+    for row, found in zip(rows, report["test_results"]):
+        part, _, whole = row.then.partition(":")[0].partition(" of ")
+        share = int(part) * 10**6 // int(whole) / 10**6 if whole else part[:4] == "good"
+        assert (found["score"], found["message"][: len(row.then)]) == (share, row.then)
 
 
 # On a real engine
@@ -335,81 +296,53 @@ IMAGES = {
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.long("starts a container for each case")
 def test_what_counts_on_a_real_engine(engine, evaluate, name):
-    report = evaluate(IMAGES[name], *map(as_test, ROWS))
-
-    rows = zip(ROWS, report["test_results"])
-    assert "".join(differs(row, found["score"], found["message"]) for row, found in rows) == ""
-    assert report["error"] is None
+    assert wrong(ROWS, evaluate(IMAGES[name], *map(as_test, ROWS))) == []
 
 
 OWNED = [*IMAGES["busybox"], "RUN chmod 000 three", "USER 1000"]
-
-
-def test_file_that_the_user_may_not_remove_or_read(engine, evaluate):
-    rows = read_table(
-        r"""
+OF_OTHERS = rows_of(r"""
 : -> 0
+    junit: old.xml
     says: no results in 'old.xml: cannot be removed before the test'
 cat good 2>/dev/null >old.xml -> 0
+    junit: old.xml
     says: no results in 'old.xml: cannot be removed before the test'
 cp good /tmp/r.xml -> 2
     junit: /tmp/r.xml
 cp good /tmp/r.xml; chmod 000 /tmp/r.xml -> 0
     junit: /tmp/r.xml
     says: no results in '/tmp/r.xml: cannot be read, or too large
-""",
-        junit="old.xml",
-        says="",
-        exit_code="null",
-    )
-
-    report = evaluate(OWNED, *map(as_test, rows))
-
-    found = zip(rows, report["test_results"])
-    assert "".join(differs(row, each["score"], each["message"]) for row, each in found) == ""
+""")
 
 
-SERVED = [*IMAGES["busybox"], "CMD httpd -f -p 8080"]
+def test_file_that_the_user_may_not_remove_or_read(engine, evaluate):
+    assert wrong(OF_OTHERS, evaluate(OWNED, *map(as_test, OF_OTHERS))) == []
 
 
 def test_results_beside_a_service(engine, evaluate):
     """There docker exec runs the test; the service's own files are those of another process."""
-    rows = [row for row in ROWS if "kill" not in row.when and "while" not in row.when][:6]
-    tests = [{**as_test(row), "service": 8080} for row in rows]
+    tests = [{**as_test(row), "service": 8080} for row in ROWS[:6]]
 
-    report = evaluate(SERVED, *tests)
+    report = evaluate([*IMAGES["busybox"], "CMD httpd -f -p 8080"], *tests)
 
-    found = zip(rows, report["test_results"])
-    assert "".join(differs(row, each["score"], each["message"]) for row, each in found) == ""
-
-
-def test_names_of_a_list_are_earned_one_by_one(engine, evaluate):
-    params = {"command": "cp good r.xml; cp three s.xml; exit 1", "junit": "[rs]", "tests": ["a"]}
-    params.update(junit="?.xml")
-    by_name = {"command": "cp good r.xml; cp three s.xml; exit 1", "junit": "*s.xml"}
-    by_name.update(tests=["c", "e", "x"])
-    tests = [{"type": "run_command", "params": each, "score": 3} for each in (params, by_name)]
-
-    report = evaluate(IMAGES["busybox"], *tests)
-
-    rows = report["test_results"]
-    assert [(row["score"], row["counted"]) for row in rows] == [(0, 0), (2, 2)]
-    assert rows[1]["message"] == "2 of 3, exit code 1; no such test: 'x' (known: 'c', 'd', 'e')"
+    assert wrong(ROWS, report) == []
 
 
 LIES = [
     *IMAGES["busybox"],
     r"RUN rm /bin/wc && printf '#!/bin/sh\necho 1\n' >/bin/wc && chmod +x /bin/wc",
 ]
+LARGE = """
+: -> 0
+(echo '<s><testcase/>'; head -c 100000000 /dev/zero; echo '</s>') >r.xml -> 0
+"""
 
 
 def test_at_most_17_mib_are_kept_if_an_image_lies_about_a_size(engine, arguments, report):
     """Its wc says that a file of 100 MB has one byte."""
-    command = "(echo '<s><testcase/>'; head -c 100000000 /dev/zero; echo '</s>') >r.xml"
-    test = as_test(SimpleNamespace(when=command, junit="r.xml", exit_code="null"))
+    rows = rows_of(LARGE)
 
-    small = measured(*arguments(LIES, {**test, "params": {**test["params"], "command": ":"}}))
-    large = measured(*arguments(LIES, test))
+    small, large = (measured(*arguments(LIES, as_test(row))) for row in rows)
 
-    assert [row["score"] for row in report()["test_results"]] == [0]
+    assert wrong(rows[1:], report()) == []
     assert large.memory - small.memory < 100

@@ -353,18 +353,6 @@ def test_error_of_the_network_counts_beside_a_404():
     assert de.suspicion(lines)[0] == "network"
 
 
-@pytest.mark.parametrize("name", ["org.assertj:assertj-core", "assert-plus", "x/localhost-proxy"])
-def test_name_of_a_package_makes_no_failure_one_of_the_program_under_test(name):
-    line = f"Error: could not download {name} from https://repo.example.org: Connection timed out"
-
-    assert de.suspicion([line])[0] == "network"
-
-
-@pytest.mark.parametrize("end", ["No space left on device", "Disk quota exceeded"])
-def test_full_disk_and_full_quota_are_the_same(end):
-    assert de.has_no_space(f"cp: error writing '/x': {end}")
-
-
 ERRORS = {
     "fatal: unable to look up current user": "fatal: unable to look up current user",
     "make: *** [Makefile:2: all] Error 2": "c.c:1:10: fatal error: a.h: No such file or directory",
@@ -443,33 +431,26 @@ def test_only_the_closing_words_of_another_step_count():
     assert de.build_suspicion(failed_run("x", others=[line, closing])) == ("network", closing)
 
 
-HINTS = {
-    "exec /x.sh: exec format error": "#!/bin/sh",
-    "exec /x.sh: no such file or directory": "carriage return",
-    "/bin/bash: ./x.sh: /bin/sh^M: bad interpreter: No such file or directory": "carriage return",
-    "/usr/bin/env: ‘bash\\r’: No such file or directory": "carriage return",
-    "sh: ./x.sh: not found": "",
-    "cat: /x.sh: No such file or directory": "",
+HINTS = {  # what a RUN executed and printed
+    ("/x.sh", "exec /x.sh: exec format error"): "#!/bin/sh",
+    ("/x.sh", "exec /x.sh: no such file or directory"): "carriage return",
+    ("/x.sh", "/bin/bash: ./x.sh: /bin/sh^M: bad interpreter: No such file"): "carriage return",
+    ("/x.sh", "/usr/bin/env: ‘bash\\r’: No such file or directory"): "carriage return",
+    ("/x.sh", "sh: ./x.sh: not found"): "",
+    ("/x.sh", "cat: /x.sh: No such file or directory"): "",
+    ("/bin/sh -c make", "exec /bin/sh: exec format error"): "",  # of a foreign image
 }
 
 
-@pytest.mark.parametrize("line", HINTS)
-def test_hint_of_a_script_that_cannot_be_started(line):
+@pytest.mark.parametrize("run", HINTS)
+def test_hint_of_a_script_that_cannot_be_started(run):
     options = de.Options("Dockerfile", "repo", context=".")
     workspace = de.Workspace(de.Docker("docker"))
 
-    hint = de.build_hint(de.FailedBuild(workspace, options, "FROM x", failed_run("/x.sh", line)))
+    hint = de.build_hint(de.FailedBuild(workspace, options, "FROM x", failed_run(*run)))
 
-    assert HINTS[line] in hint
-    assert bool(HINTS[line]) == bool(hint)
-
-
-def test_script_of_a_foreign_image_gets_no_hint():
-    build = failed_run("/bin/sh -c make", "exec /bin/sh: exec format error")
-    options = de.Options("Dockerfile", "repo", context=".")
-    workspace = de.Workspace(de.Docker("docker"))
-
-    assert de.build_hint(de.FailedBuild(workspace, options, "FROM x", build)) == ""
+    assert HINTS[run] in hint
+    assert bool(HINTS[run]) == bool(hint)
 
 
 ADDRESSES = """
@@ -481,14 +462,8 @@ nginx: [emerg] socket() [::]:80 failed (97: Address family not supported by prot
 
 
 @pytest.mark.parametrize("line", ADDRESSES.strip().split("\n"))
-def test_address_that_cannot_be_assigned_is_found(line):
-    assert de.NO_ADDRESS.search(line)
-
-
-def test_failed_tests_that_miss_an_address_give_one_warning(fake, evaluate):
-    line = "httpd: bind: Cannot assign requested address"
-    failing = run_command(f"echo '{line}'; exit 1")
-    passing = run_command(f"echo '{line}'")
+def test_failed_tests_that_miss_an_address_give_one_warning(fake, evaluate, line):
+    failing, passing = (run_command(f"echo '{line}'; exit {code}") for code in (1, 0))
 
     (warning,) = evaluate(["FROM x"], failing, failing)["warnings"]
 
