@@ -4,18 +4,15 @@ A stanza is "== the outcome: what the Dockerfile tries", then the Dockerfile. Ea
 experiment or two: nothing that it writes decides anything.
 """
 
-import json
 import re
 
 import pytest
-from cases import FALSE, TRUE
-from conftest import called, outcome
+from cases import TRUE
+from conftest import outcome
 
 import DockerfileEvaluator as de
 
 pytestmark = pytest.mark.no_podman
-
-BUSYBOX = "FROM busybox:stable"
 
 BUILDS = r"""
 == build: raw line ends after docker's error, which look like another step that failed
@@ -168,40 +165,3 @@ def test_time_that_the_dockerfile_takes_is_its_own(private, monkeypatch, evaluat
     report = evaluate(lines.split("\n"), TRUE, build_timeout=5)
 
     assert outcome(report) in then.split(" or "), report["error"]
-
-
-PIPES = [
-    "RUN rm /etc/passwd; mkfifo /etc/passwd\nUSER nobody",
-    "RUN rm /etc/group; mkfifo /etc/group\nUSER 1:nobody",
-]
-
-
-@pytest.mark.parametrize("lines", PIPES)
-def test_container_that_cannot_be_removed_is_tried_once(private, monkeypatch, evaluate, lines):
-    """Docker 20.10 hangs on it, and after a try on its images for a while, too."""
-    with monkeypatch.context() as patch:
-        patch.setattr(de, "COMMAND_TIMEOUT", 3.0)
-        patch.setattr(de, "RECOVERY_TIMEOUT", 5.0)
-        first = evaluate([BUSYBOX, *lines.split("\n")], TRUE, start_timeout=5)
-    second, third = (evaluate([BUSYBOX, f"ENV A={at}"], TRUE) for at in range(2))
-
-    assert outcome(first) == "failed"
-    assert "not removed" in str(first["warnings"])
-    assert outcome(second) == outcome(third) == "passed"
-    assert third["warnings"] == []
-    assert third["summary"]["wall_time"] < 10
-
-
-@pytest.mark.parametrize("codes", [r"\302\2332J", r"\342\200\256\033[2J"])
-def test_what_a_build_prints_moves_no_cursor(clean_engine, arguments, tmp_path, codes):
-    line = f"W: Failed to fetch http://a.b {codes} Could not resolve host: a.b %0100000d\\n"
-    words = arguments(
-        [BUSYBOX, f"RUN printf '{line}' 1"], FALSE, more=["--build-option=--no-cache"]
-    )
-
-    _, *screen = called(de.main, *words)
-
-    report = (tmp_path / "report.json").read_text()
-    assert report.isascii()
-    assert "".join(screen).replace("\n", "").isprintable()
-    assert max(map(len, json.loads(report)["warnings"])) < 1000

@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from cases import LOOK, TRUE, files_exist, output_contains, run_command
+from cases import FALSE, LOOK, TRUE, files_exist, output_contains, run_command
 from conftest import PIPES, called, outcome
 from engine import docker
 
@@ -106,7 +106,7 @@ def test_option_that_the_evaluation_sets_itself_or_that_is_not_one_word_is_refus
 
 # Text on the screen
 
-EVIL = "\x1b[2J\r\nerror: x\x9b31m"
+EVIL = "\x1b[2J\r\nerror: x\x9b31m\u202e"
 EVIL_TESTS = [
     run_command(r"printf '\033[2J\r\nerror: x\302\23331m\n'"),
     run_command(r"printf 'error: \033[2J\n'; false"),
@@ -118,7 +118,7 @@ EVIL_TESTS = [
 
 def assert_harmless(screen):
     assert re.search(r"\\x(1b|9b)", screen), "a part of the text is shown"
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", screen)
+    assert screen.replace("\n", "").isprintable()
     assert not re.search("(?m)^error: x", screen)
 
 
@@ -137,6 +137,17 @@ def test_control_characters_of_an_argument_are_escaped(arguments, argument):
     _, out, err = called(de.main, *arguments(["FROM x"], TRUE, more=[f"{argument}{EVIL}"]))
 
     assert_harmless(out + err)
+
+
+def test_suspicious_line_of_a_build_is_cut_and_escaped_in_its_warning(fake, evaluate):
+    line = f"W: Failed to fetch http://a.b {EVIL[-5:]} Could not resolve host: a.b {'0' * 10**5}"
+    fake.fault("build", "print", stdout=f"#1 [1/1] RUN a\n#1 0.1 {line}\n#1 DONE 0.1s\n")
+
+    (warning,) = evaluate(["FROM x"], FALSE)["warnings"]
+
+    assert "Could not resolve host" in warning
+    assert warning.isprintable()
+    assert len(warning) < 1000
 
 
 def test_log_is_shown_without_colors_and_in_a_small_character_set(fake, arguments):

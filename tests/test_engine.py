@@ -1,7 +1,6 @@
 """The evaluator on a real engine: verdicts, options, builds, interrupts, and nothing left."""
 
 import concurrent.futures
-import json
 import os
 import signal
 from pathlib import Path
@@ -16,36 +15,6 @@ import DockerfileEvaluator as de
 pytestmark = pytest.mark.usefixtures("engine")
 
 BUSYBOX = "FROM busybox:stable"
-
-
-# What tests of services rely on
-
-
-@pytest.fixture
-def server():
-    """Return the name of a container that serves /etc of busybox:stable, and has a folder /more."""
-    name = f"server-{os.urandom(8).hex()}"
-    options = ["--detach", f"--name={name}", "--stop-signal=KILL", "--tmpfs=/more"]
-    docker("run", *options, "busybox:stable", "httpd", "-f", "-p", "8080", "-h", "/etc")
-    yield name
-    docker("rm", "--force", name)
-
-
-@pytest.mark.image_store
-def test_docker_exec_sees_the_files_of_the_container(clean_engine, server):
-    """On an engine in a chroot it sees those of the machine."""
-    of_image = docker("run", "--rm", "busybox:stable", "ls", "/").split()
-
-    assert {*docker("exec", server, "ls", "/").split()} == {*of_image, "more"}
-
-
-@pytest.mark.image_store
-def test_container_answers_at_its_own_address(clean_engine, server):
-    networks = json.loads(docker("inspect", "--format={{json .NetworkSettings.Networks}}", server))
-    (address,) = [network["IPAddress"] for network in networks.values()]
-    get = f"until wget -q -O - http://{address}:8080/passwd; do sleep 0.1; done"
-
-    assert "root:" in docker("exec", server, "timeout", "60", "sh", "-c", get)
 
 
 # Verdicts
