@@ -237,28 +237,25 @@ def test_program_of_the_image_that_prints_no_size(programs, folders, evaluate):
 
 
 SHARES = r"""
-commands_exist ["sh", "cat"] -> 2 of 2: found
-commands_exist ["sh", "nosuch", "other"] -> 1 of 3: not found: nosuch; not found: other
-commands_exist ["nosuch"] -> 0 of 1: not found: nosuch
-commands_exist ["sh", "sh", "nosuch", "nosuch"] -> 2 of 4: not found: nosuch; not found: nosuch
-commands_exist ["1", "0\n11", "\n\n111", "cat"] -> 1 of 4: not found: 1
-commands_exist ["-v", "sh; echo 11", "$(echo sh)", "*"] -> 0 of 4: not found: -v
-commands_exist ["in a line end"] -> 1 of 1: found
-commands_exist ["in a line end", "nosuch", "nosuch", "nosuch"] -> 1 of 4:
-files_exist ["good", "three", "nosuch", "folder"] -> 2 of 4: no such file
-files_exist ["good", "\n1", "1\n11", "nosuch"] -> 1 of 4: no such file
-files_exist ["link.xml", "\\c", "a\\c"] -> 1 of 3:
-dirs_exist ["folder", "folder/deep", "good"] -> 2 of 3: a file, not a directory: good
-file_contains ["testcase", "nosuch", "name"] -> 2 of 3: good contains none of 'nosuch'
-file_contains ["testcase", "testcase"] -> good contains 'testcase'
-output_contains ["a", "b", "z"] -> 2 of 3: the output contains none of 'z'
-output_contains ["y", "z"] -> 0 of 2: the output contains none of 'y', 'z'
-output_contains ["a", "z"] -> exit code 3, expected 0
-    command: echo a b; exit 3
-output_contains ["a", "z"] -> exit code 137
-    command: echo a b; kill -9 $$
+commands_exist {"names": ["sh", "cat"]} -> 2 of 2: found
+commands_exist {"names": ["sh", "nosuch", "other"]} -> 1 of 3: not found: nosuch; not found: o
+commands_exist {"names": ["nosuch"]} -> 0 of 1: not found: nosuch
+commands_exist {"names": ["sh", "sh", "nosuch", "nosuch"]} -> 2 of 4: not found: nosuch
+commands_exist {"names": ["1", "0\n11", "\n\n111", "cat"]} -> 1 of 4: not found: 1
+commands_exist {"names": ["-v", "sh; echo 11", "$(echo sh)", "*"]} -> 0 of 4: not found: -v
+commands_exist {"names": ["in a line end"]} -> 1 of 1: found
+commands_exist {"names": ["in a line end", "nosuch", "nosuch", "nosuch"]} -> 1 of 4:
+files_exist {"paths": ["good", "three", "nosuch", "folder"]} -> 2 of 4: no such file
+files_exist {"paths": ["good", "\n1", "1\n11", "nosuch"]} -> 1 of 4: no such file
+files_exist {"paths": ["link.xml", "\\c", "a\\c"]} -> 1 of 3:
+dirs_exist {"paths": ["folder", "folder/deep", "good"]} -> 2 of 3: a file, not a directory: good
+file_contains {"path": "good", "contains": ["testcase", "nosuch", "name"]} -> 2 of 3: good contains
+file_contains {"path": "good", "contains": ["testcase", "testcase"]} -> good contains 'testcase'
+output_contains {"command": "echo a b", "contains": ["a", "b", "z"]} -> 2 of 3: the output contains
+output_contains {"command": "echo a b", "contains": ["y", "z"]} -> 0 of 2: the output contains
+output_contains {"command": "echo a b; exit 3", "contains": ["a", "z"]} -> exit code 3, expected 0
+output_contains {"command": "echo a b; kill -9 $$", "contains": ["a", "z"]} -> exit code 137
 """
-LISTS = {"commands_exist": "names", "files_exist": "paths", "dirs_exist": "paths"}
 
 
 def test_part_of_a_list_earns_that_part_of_the_points(fake, folders, evaluate, tmp_path):
@@ -267,12 +264,10 @@ def test_part_of_a_list_earns_that_part_of_the_points(fake, folders, evaluate, t
     folder.mkdir()
     (folder / "in a line end").symlink_to("/bin/sh")
     fake.set(environment={"PATH": f"{os.environ['PATH']}:{folder}"})
-    rows, tests = read_table(SHARES, command="echo a b"), []
+    rows, tests = read_table(SHARES), []
     for row in rows:
-        test_type, _, texts = row.when.partition(" ")
-        params = {LISTS.get(test_type, "contains"): json.loads(texts), "match": "share"}
-        more = {"file_contains": {"path": "good"}, "output_contains": {"command": row.command}}
-        tests.append((test_type, {**params, **more.get(test_type, {})}))
+        test_type, _, params = row.when.partition(" ")
+        tests.append((test_type, {**json.loads(params), "match": "share"}))
 
     report = evaluate(["FROM x"], *tests)
 
