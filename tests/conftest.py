@@ -380,19 +380,20 @@ def pytest_configure(config):
         config.addinivalue_line("markers", marker)
 
 
+MARKS = {  # of tests with a fixture
+    "any_engine": [pytest.mark.docker],
+    "browser": [pytest.mark.long("starts a browser")],
+    "private_engine": [pytest.mark.private],
+    "networked_engine": [pytest.mark.networked, pytest.mark.long("installs Debian's packages")],
+}
+
+
 def pytest_collection_modifyitems(items):
     """Mark tests by their fixtures, and let `engine` come first."""
     for item in items:
-        names = getattr(item, "fixturenames", [])
-        if {"engine", "any_engine"} & set(names):
-            item.add_marker(pytest.mark.docker)
-            # Before the fixtures of a module too; all cases of a test share this list.
-            if names[0] != "engine" and "networked_engine" not in names:
-                names.insert(0, "engine")
-        if "browser" in names:
-            item.add_marker(pytest.mark.long("starts a browser"))
-        if "private_engine" in names:
-            item.add_marker(pytest.mark.private)
-        if "networked_engine" in names:
-            item.add_marker(pytest.mark.networked)
-            item.add_marker(pytest.mark.long("installs Debian's packages"))
+        names = item.fixturenames
+        for mark in [mark for name in MARKS if name in names for mark in MARKS[name]]:
+            item.add_marker(mark)
+        # Before the fixtures of a module too; all cases of a test share this list.
+        if "any_engine" in names and names[0] != "engine" and "networked_engine" not in names:
+            names.insert(0, "engine")
