@@ -205,7 +205,6 @@ class FakeHub:
     limits          429, TOOMANYREQUESTS
     forbidden       403, denied
     hangs-up        the connection is closed without an answer
-    refuses         the connection is refused
     away            the host name is unknown
     """
 
@@ -227,7 +226,7 @@ class FakeHub:
             export SSL_CERT_FILE={self.folder}/trusted.pem
             mount --bind {self.folder}/hosts /etc/hosts
             mount --bind {self.folder}/resolv.conf /etc/resolv.conf
-            for address in {fake_hub.ADDRESSES}; do ip address add $address dev lo; done
+            ip address add {fake_hub.ADDRESS} dev lo
             rm -f {self.folder}/ready
             echo $$ >{self.folder}/pid
             {sys.executable} -E {fake_hub.__file__} {self.folder} &

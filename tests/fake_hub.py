@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path(sys.argv[-1])
 ADDRESS = "198.51.100.1"  # docker trusts every registry at 127.0.0.1, and falls back to http there
-CLOSED_ADDRESS = "198.51.100.2"  # where nobody listens
-ADDRESSES = f"{ADDRESS} {CLOSED_ADDRESS}"
 PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -41,7 +39,7 @@ ERRORS = {"limits": (429, "TOOMANYREQUESTS"), "forbidden": (403, "DENIED")}
 
 
 # Registries that behave as they are named, such as limits.example
-NAMED = [f"{how}.example" for how in (*ERRORS, "missing", "hangs-up", "refuses")]
+NAMED = [f"{how}.example" for how in (*ERRORS, "missing", "hangs-up")]
 HOSTS = {name: name for name in [*de.CONTROL_IMAGES, *NAMED]}
 HOSTS["registry-1.docker.io"] = "docker.io"
 
@@ -158,8 +156,8 @@ class Names:
         if how == "away":
             answer.header.rcode = dnslib.RCODE.NXDOMAIN
         elif request.q.qtype == dnslib.QTYPE.A:
-            address = dnslib.A(CLOSED_ADDRESS if how == "refuses" else ADDRESS)
-            answer.add_answer(dnslib.RR(request.q.qname, rdata=address))  # not to be kept
+            address = dnslib.RR(request.q.qname, rdata=dnslib.A(ADDRESS))
+            answer.add_answer(address)  # not to be kept
         return answer
 
 

@@ -78,7 +78,7 @@ missing
     build: FROM mcr.microsoft.com/x:8.0
     build: FROM missing.example/x
     build: FROM nobody-knows.example/x
-    build: FROM refuses.example/x
+    build: FROM localhost:1/x
     registry: FROM limits.example/x
     registry: FROM hangs-up.example/x
     build: FROM busybox:stable\nCOPY --from=nginx:1 /a /b

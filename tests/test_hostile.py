@@ -5,7 +5,7 @@ import re
 
 import engine
 import pytest
-from cases import FALSE, LOOK, TRUE, files_exist, output_contains, read_table, run_command
+from cases import FALSE, TRUE, files_exist, output_contains, read_table, run_command
 from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -210,17 +210,6 @@ def test_command_cannot_forge_or_lose_its_verdict(evaluate, shell):
 
     expected = ["failed"] * len(failing) + ["passed"] * len(passing)
     assert list(statuses(report).values()) == expected, messages(report)
-
-
-@pytest.mark.parametrize("under_exec", ["exit 0", "echo no; exit 1", "exec sleep 600"])
-def test_shell_that_works_only_as_process_1_fails_the_tests_of_services(evaluate, under_exec):
-    script = f'[ $$ = 1 ] && exec /bin/bash "$@"\\n{under_exec}'
-    shell = f"RUN printf '#!/bin/bash\\n{script}\\n' >/sh && chmod 755 /sh && mv /sh /bin/"
-    lines = [DEBIAN, shell, 'CMD ["/bin/sleep", "600"]']
-
-    report = evaluate(lines, {**TRUE, "service": True}, LOOK, start_timeout=2)
-
-    assert list(statuses(report).values()) == ["failed", "passed"], messages(report)
 
 
 # Floods

@@ -141,14 +141,6 @@ def test_service_that_did_not_listen_is_tried_again_with_another_limit(
     assert fake.count("build") == (1 if is_taken else 2)
 
 
-def test_other_inputs_are_evaluated_anew(fake, options):
-    for image in "xyy":
-        sh(f"echo FROM {image} >context/Dockerfile")
-        scored(output="report.json", resume=True)
-
-    assert fake.count("build") == 2
-
-
 NO_REPORTS = ["echo '{' >", "echo '[]' >", "echo '{\"environment\": 3}' >", "printf '\\377' >"]
 NO_REPORTS += ["yes [ | tr -d '\n' | head -c 99999 >", "mkfifo", "mkdir", "ln -s /dev/zero", ": "]
 
