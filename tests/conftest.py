@@ -268,18 +268,19 @@ def shell(request, tmp_path):
 # was started on.
 
 
+def skip(reason):
+    """Skip a test; fail it where an engine is required."""
+    (pytest.fail if ENGINE_REQUIRED else pytest.skip)(reason)
+
+
 @pytest.fixture(scope="session")
 def any_engine(tmp_path_factory):
-    """Skip a test where no engine answers; fail it where one is required.
+    """Skip a test where no engine answers.
 
     From then on `docker` is a program that builds with BuildKit.
     """
     if not engine_answers():
-        if ENGINE_REQUIRED:
-            pytest.fail(
-                "no docker engine answers, and DOCKERFILE_EVALUATOR_REQUIRE_ENGINE=1 is set"
-            )
-        pytest.skip("no docker engine answers (tests/with-engine starts one)")
+        skip("no docker engine answers (tests/with-engine starts one)")
     program = find_buildkit() or pytest.fail("no docker program here builds with BuildKit")
     folder = tmp_path_factory.mktemp("buildkit")
     (folder / "docker").symlink_to(program)
@@ -341,8 +342,7 @@ def engine(own_engine, monkeypatch):
 def private_engine(any_engine, tmp_path_factory):
     """Return a function that starts engines with busybox:stable, which the test may damage."""
     if not can_start_engines():
-        reason = "a private engine needs root and dockerd"
-        pytest.fail(reason) if ENGINE_REQUIRED else pytest.skip(reason)
+        skip("a private engine needs root and dockerd")
     with contextlib.ExitStack() as stack:
 
         def start(**options):
