@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine import FakeHub, census, docker, engine_answers, find_buildkit, started_engine
+from engine import FakeHub, census, docker, engine_answers, started_engine
 from fake_engine import Engine
 
 import DockerfileEvaluator as de
@@ -274,17 +274,10 @@ def skip(reason):
 
 
 @pytest.fixture(scope="session")
-def any_engine(tmp_path_factory):
-    """Skip a test where no engine answers.
-
-    From then on `docker` is a program that builds with BuildKit.
-    """
+def any_engine():
+    """Skip a test where no engine answers."""
     if not engine_answers():
         skip("no docker engine answers (tests/with-engine starts one)")
-    program = find_buildkit() or pytest.fail("no docker program here builds with BuildKit")
-    folder = tmp_path_factory.mktemp("buildkit")
-    (folder / "docker").symlink_to(program)
-    os.environ["PATH"] = STARTED_IN["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture(scope="session")

@@ -87,18 +87,6 @@ def engine_answers(*options: str) -> bool:
     return False
 
 
-def find_buildkit() -> str:
-    """Return a docker program that builds with BuildKit, itself or with buildx; "" if none does."""
-    for place in os.environ["PATH"].split(os.pathsep):
-        program = shutil.which("docker", path=place)
-        if program:
-            version = docker("version", "--format={{.Client.Version}}", program=program)
-            buildx = subprocess.run([program, "buildx", "version"], capture_output=True)
-            if buildx.returncode == 0 or int(version.partition(".")[0]) < 23:
-                return program
-    return ""
-
-
 class PrivateEngine:
     """A dockerd in namespaces of its own, which a test may kill, stop and start again.
 
@@ -197,21 +185,20 @@ def started_engine(folder: Path, saved: bytes, **options: Any) -> Iterator[Priva
 class FakeHub:
     """Fake public image registries, which a private engine takes for the real ones.
 
-    The engine's network has a name server that knows no other name, and one TLS server for
-    all HOSTS of fake_hub.py.
+    The engine knows no other host; one TLS server plays all HOSTS of fake_hub.py.
     Where a registry answers, it has the control images of the evaluator. The behaviours:
 
     missing         no other image exists
     limits          429, TOOMANYREQUESTS
     forbidden       403, denied
     hangs-up        the connection is closed without an answer
-    away            the host name is unknown
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions attempts:1 timeout:1\n")
-        (folder / "hosts").write_text("127.0.0.1 localhost\n")
+        (folder / "nsswitch.conf").write_text("hosts: files\n")
+        names = " ".join(fake_hub.HOSTS)
+        (folder / "hosts").write_text(f"127.0.0.1 localhost\n{fake_hub.ADDRESS} {names}\n")
         self._make_certificate()
         self.behave("missing")
 
@@ -225,7 +212,7 @@ class FakeHub:
         return f"""
             export SSL_CERT_FILE={self.folder}/trusted.pem
             mount --bind {self.folder}/hosts /etc/hosts
-            mount --bind {self.folder}/resolv.conf /etc/resolv.conf
+            mount --bind {self.folder}/nsswitch.conf /etc/nsswitch.conf
             ip address add {fake_hub.ADDRESS} dev lo
             rm -f {self.folder}/ready
             echo $$ >{self.folder}/pid

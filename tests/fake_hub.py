@@ -19,15 +19,11 @@ import sys
 import tarfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 import DockerfileEvaluator as de
-
-if TYPE_CHECKING:
-    import dnslib
 
 FOLDER = Path(sys.argv[-1])
 ADDRESS = "198.51.100.1"  # docker trusts every registry at 127.0.0.1, and falls back to http there
@@ -141,36 +137,13 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-class Names:
-    """Knows the hosts, except those that are "away": a resolver of dnslib.
-
-    A hosts file would not do: Go caches it for five seconds.
-    """
-
-    def resolve(self, request: dnslib.DNSRecord, _handler: object) -> dnslib.DNSRecord:
-        import dnslib
-
-        registry = HOSTS.get(str(request.q.qname).rstrip(".").lower())
-        how = behaviour(registry) if registry else "away"
-        answer = request.reply()
-        if how == "away":
-            answer.header.rcode = dnslib.RCODE.NXDOMAIN
-        elif request.q.qtype == dnslib.QTYPE.A:
-            address = dnslib.RR(request.q.qname, rdata=dnslib.A(ADDRESS))
-            answer.add_answer(address)  # not to be kept
-        return answer
-
-
 def main() -> None:
-    import dnslib.server  # only here: most tests that import this file need no name server
-
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     server = http.server.ThreadingHTTPServer((ADDRESS, 443), Server)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(FOLDER / "trusted.pem"))
     # The handshake is left to the thread of a connection.
     server.socket = context.wrap_socket(server.socket, True, do_handshake_on_connect=False)
-    dnslib.server.DNSServer(Names(), "127.0.0.1", logger=dnslib.server.DNSLogger("")).start_thread()
     threading.Thread(target=server.serve_forever).start()
     (FOLDER / "ready").touch()
 
