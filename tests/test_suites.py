@@ -42,11 +42,11 @@ files_exist {"paths": ["a"], "match": "share"} -> fine
 files_exist {"paths": ["a"], "match": null} -> fine
 dirs_exist {"paths": ["a"], "match": "any"} -> .match: expected 'all' or 'share'
 file_contains {"path": "a", "contains": ["b"], "match": "share"} -> fine
-file_contains {"path": "a", "contains": ["b"], "match": "some"} -> .match: expected 'any' or 'all' o
+file_contains {"path": "a", "contains": ["b"], "match": "some"} -> .match: expected 'any' or 'all'
 output_contains {"command": "a", "contains": ["b"], "match": "share"} -> fine
 output_contains {"command": "a", "contains": ["b"], "match": "all", "junit": "r", "of": 1} -> fine
-output_contains {"command": "a", "contains": ["b"], "match": "share", "junit": "r", "of": 1} -> .mat
-output_contains {"command": "a", "contains": ["b"], "match": "share", "count": "r", "of": 1} -> .mat
+output_contains {"command":"a", "contains":["b"], "match":"share", "junit":"r", "of":1} -> .match
+output_contains {"command":"a", "contains":["b"], "match":"share", "count":"r", "of":1} -> .match
 run_command {"command": "a", "junit": "r", "of": 1} -> fine
 run_command {"command": "a", "junit": "a*/*.xml", "tests": ["x", "y"], "of": null} -> fine
 run_command {"command": "a", "junit": "r", "tests": ["x"], "exit_code": 1} -> fine
@@ -59,48 +59,38 @@ http_responds {"contains": ["a"], "match": "share"} -> fine
 http_responds {"match": "share"} -> .match: expected 'contains' beside it
 http_responds {"method": "PUT"} -> .method: expected GET, HEAD or POST
 http_responds {"method": "get"} -> .method: expected GET, HEAD or POST
-http_responds {"method": "HEAD", "contains": ["a"]} -> .method: with HEAD neither the request nor th
-http_responds {"method": "HEAD", "body": "a"} -> .method: with HEAD neither the request nor the answ
+http_responds {"method": "HEAD", "contains": ["a"]} -> .method: with HEAD neither
+http_responds {"method": "HEAD", "body": "a"} -> .method: with HEAD neither
 http_responds {"body": ""} -> .body: expected a string
 http_responds {"body": "a\u0000"} -> .body: expected a string
-http_responds {"headers": {"a b": "c"}} -> .headers.a b: expected a header of one line, and none tha
-http_responds {"headers": {"a": "b\nc"}} -> .headers.a: expected a header of one line, and none that
-http_responds {"headers": {"a": "b\rc"}} -> .headers.a: expected a header of one line, and none that
+http_responds {"headers": {"a b": "c"}} -> .headers.a b: expected a header
+http_responds {"headers": {"a": "b\nc"}} -> .headers.a: expected a header
+http_responds {"headers": {"a": "b\rc"}} -> .headers.a: expected a header
 http_responds {"headers": {"a": null}} -> .headers.a: expected a string
-http_responds {"headers": {"content-length": "3"}} -> .headers.content-length: expected a header of
-http_responds {"headers": {"Connection": "close"}} -> .headers.Connection: expected a header of one
+http_responds {"headers": {"content-length": "3"}} -> .headers.content-length: expected a header
+http_responds {"headers": {"Connection": "close"}} -> .headers.Connection: expected a header
 http_responds {"headers": ["a"]} -> .headers: expected an object
 http_responds {"status": 199} -> .status: expected an integer from 200 to 599
 http_responds {"status": 103} -> .status: expected an integer from 200 to 599
 http_responds {"path": "/a b"} -> .path: expected / and no blanks
 http_responds {"path": "x"} -> .path: expected / and no blanks
-http_responds {"method": "HEAD", "contains": ["x"]} -> .method: with HEAD neither the request nor th
-http_responds {"method": "HEAD", "body": "x"} -> .method: with HEAD neither the request nor the answ
-http_responds {"body": "\u0000"} -> .body: expected a string
-http_responds {"headers": ["A: b"]} -> .headers: expected an object
-http_responds {"headers": {"A b": "c"}} -> .headers.A b: expected a header of one line, and none tha
-http_responds {"headers": {"A": "b\nC: d"}} -> .headers.A: expected a header of one line, and none t
-http_responds {"headers": {"A": "b\r"}} -> .headers.A: expected a header of one line, and none that
 http_responds {"headers": {"A": ""}} -> .headers.A: expected a string
 http_responds {"headers": {"A": 1}} -> .headers.A: expected a string
-http_responds {"headers": {"Content-Length": "3"}} -> .headers.Content-Length: expected a header of
-http_responds {"headers": {"CONNECTION": "close"}} -> .headers.CONNECTION: expected a header of one
-http_responds {"headers": {"transfer-encoding": "chunked"}} -> .headers.transfer-encoding: expected
-http_responds {"match": "all"} -> .match: expected 'contains' beside it
-run_command {"command": "a", "junit": "r.xml"} -> : expected 'count' with 'of', or 'junit' with
-run_command {"command": "a", "of": 3} -> : expected 'count' with 'of', or 'junit' with
-run_command {"command": "a", "tests": ["a"]} -> : expected 'count' with 'of', or 'junit' with
-run_command {"command": "a", "junit": "r.xml", "of": 3, "tests": ["a"]} -> : expected 'count' with '
-run_command {"command": "a", "junit": "r.xml", "of": 3, "count": "x"} -> : expected 'count' with 'of
-run_command {"command": "a", "count": "x", "tests": ["a"]} -> : expected 'count' with 'of', or 'juni
+http_responds {"headers": {"transfer-encoding": "chunked"}} -> .headers.transfer-encoding
+run_command {"command": "a", "junit": "r.xml"} -> : expected 'count'
+run_command {"command": "a", "of": 3} -> : expected 'count'
+run_command {"command": "a", "tests": ["a"]} -> : expected 'count'
+run_command {"command": "a", "junit": "r.xml", "of": 3, "tests": ["a"]} -> : expected 'count'
+run_command {"command": "a", "junit": "r.xml", "of": 3, "count": "x"} -> : expected 'count'
+run_command {"command": "a", "count": "x", "tests": ["a"]} -> : expected 'count'
 run_command {"command": "a", "junit": "r.xml", "of": 3, "tests": []} -> .tests: expected a non-empty
 run_command {"command": "a", "junit": "r.xml", "tests": ["a", "b", "a"]} -> .tests: expected no name
-run_command {"command": "a", "junit": "r.xml", "tests": "a"} -> .tests: expected a non-empty list of
-run_command {"command": "a", "junit": "r.xml", "tests": [1]} -> .tests: expected a non-empty list of
+run_command {"command": "a", "junit": "r.xml", "tests": "a"} -> .tests: expected a non-empty
+run_command {"command": "a", "junit": "r.xml", "tests": [1]} -> .tests: expected a non-empty
 run_command {"command": "a", "junit": "r.xml", "of": 0} -> .of: expected an integer from 1
 run_command {"command": "a", "junit": "", "of": 3} -> .junit: expected a string
 run_command {"command": "a", "junit": ["r.xml"], "of": 3} -> .junit: expected a string
-run_command {"command": "a", "junit": "**/target/*.xml", "of": 3} -> .junit: '*' is any part of one
+run_command {"command": "a", "junit": "**/target/*.xml", "of": 3} -> .junit: '*' is any part
 """
 
 
@@ -280,27 +270,23 @@ TWELVE = [f"<testcase name='t{at}'><error/></testcase>" for at in range(12)]
 TWELVE = f"<s>{''.join(TWELVE)}</s>"
 
 
-NINE = "'t0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', 't8', 3 more: "
-JUDGED = {  # files, or what the wrapper says of them, and the message
-    "two files": ({"1": GOOD, "2": BAD}, "2 of 9, exit code 1; failed: 'c'"),
-    "a case passes in one": ({"1": GOOD, "2": FAILS}, "1 of 9, exit code 1; failed: 'a'"),
-    "a case fails in one": ({"1": FAILS, "2": GOOD}, "1 of 9, exit code 1; failed: 'a'"),
-    "one is broken": (
-        {"1": GOOD, "2": BAD[:-1]},
-        "2 of 9, exit code 1; no results in '2: unclosed",
-    ),
-    "no XML": ({"x": "killed"}, "0 of 9, exit code 1; no results in 'x: killed': no output"),
-    "empty": ({"x": ""}, "0 of 9, exit code 1; no results in 'x: no element found: line 1, column"),
-    "a document type": ({"x": "<!DOCTYPE s><s/>"}, "0 of 9, exit code 1; no results in 'x: a doc"),
-    "too large": ({"x": "it is larger"}, "0 of 9, exit code 1; no results in 'x: it is larger': "),
-    "none": ({}, "0 of 9, exit code 1; no results in '/r/*.xml: no such file': no output"),
-    "twelve failed": ({"x": TWELVE}, f"0 of 9, exit code 1; failed: {NINE}"),
+JUDGED = {  # files, or what the wrapper says of them; how many of 9 passed, and what is missing
+    "two files": ({"1": GOOD, "2": BAD}, 2, "failed: 'c'"),
+    "a case passes in one": ({"1": GOOD, "2": FAILS}, 1, "failed: 'a'"),
+    "a case fails in one": ({"1": FAILS, "2": GOOD}, 1, "failed: 'a'"),
+    "one is broken": ({"1": GOOD, "2": BAD[:-1]}, 2, "no results in '2: unclosed token: line 1"),
+    "no XML": ({"x": "killed"}, 0, "no results in 'x: killed': no output"),
+    "empty": ({"x": ""}, 0, "no results in 'x: no element found: line 1, column 0'"),
+    "a document type": ({"x": "<!DOCTYPE s><s/>"}, 0, "no results in 'x: a document type'"),
+    "too large": ({"x": "larger than 16 MiB"}, 0, "no results in 'x: larger than 16 MiB'"),
+    "none": ({}, 0, "no results in '/r/*.xml: no such file': no output"),
+    "twelve failed": ({"x": TWELVE}, 0, "failed: 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', "),
 }
 
 
-@pytest.mark.parametrize(("files", "message"), JUDGED.values(), ids=JUDGED)
-def test_cases_of_all_files_count_and_the_message_says_what_is_missing(files, message):
-    assert judged(files)[: len(message)] == message
+@pytest.mark.parametrize(("files", "count", "missing"), JUDGED.values(), ids=JUDGED)
+def test_cases_of_all_files_count_and_the_message_says_what_is_missing(files, count, missing):
+    assert judged(files).startswith(f"{count} of 9, exit code 1; {missing}")
 
 
 NAMED = """
