@@ -296,14 +296,21 @@ def test_score_for_other_inputs_is_set_aside_if_there_is_no_new_one(stub, word):
     assert '"total_score": 2' in Path("reports/m/a.json.previous").read_text()
 
 
-def test_report_for_other_files_is_no_score(stub):
+REFUSED = {  # what happens during an evaluation
+    "the files have changed, or differ on the worker": lambda: tree("m/a: ENV x=y"),
+    "cannot write: Is a directory": lambda: os.makedirs("reports/m/a.json"),
+}
+
+
+@pytest.mark.parametrize("problem", REFUSED)
+def test_report_for_other_files_or_that_cannot_be_written_is_no_score(stub, problem):
     """A Dask worker may have other files."""
     tree("m/a")
-    stub.during["m/a"] = lambda: tree("m/a: ENV x=y")
+    stub.during["m/a"] = REFUSED[problem]
 
     out = run("--no-repeat")[1]
 
-    assert "no score: the files have changed, or differ on the worker: 'm/a'\n" in out
+    assert f"no score: {problem}: 'm/a'\n" in out
     assert scores() == {}
 
 
