@@ -139,7 +139,7 @@ def test_example_of_a_test_passes(fake, evaluate):
 
 
 def test_excerpt_has_fields_of_a_report(fake, evaluate):
-    texts = example("json", '"summary"'), de.as_json(evaluate(["FROM x"], FALSE))
+    texts = example("json", '"summary"'), json.dumps(evaluate(["FROM x"], FALSE))
 
     excerpt, fields = (set(re.findall(r'"(\w+)":', text)) for text in texts)
     assert excerpt <= fields

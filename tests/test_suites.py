@@ -293,8 +293,8 @@ NAMED = """
 ["a", "c"] -> 1 of 2, exit code 1; failed: 'c'
 ["m.T.a", "m.T.b"] -> 2 of 2, exit code 1
 ["n.T.c", "m.T.a"] -> 1 of 2, exit code 1; failed: 'n.T.c'
-["a", "m.T.aa", "z"] -> 1 of 3, exit code 1; no such test: 'm.T.aa' (did you mean 'm.T.a'?), 'z'
-["T.a", "a"] -> 1 of 2, exit code 1; no such test: 'T.a' (did you mean 'm.T.a'?)
+["a", "m.T.aa"] -> 1 of 2, exit code 1; no such test: 'm.T.aa' (did you mean 'm.T.a', 'm.T.b'?)
+["T.a", "a", "z"] -> 1 of 3, exit code 1; no such test: 'T.a' (did you mean 'm.T.a'?), 'z'
 ["twice", "a"] -> 1 of 2, exit code 1; failed: 'twice'
 ["p.twice", "q.twice"] -> 1 of 2, exit code 1; failed: 'q.twice'
 ["x[1]", "x[2]"] -> 1 of 2, exit code 1; failed: 'x[2]'
@@ -362,8 +362,6 @@ BLOCKS = {
     "two files": (f"{F}a\n<s>\n</s>\n{G}{F}b c\n{G}", {"a": "<s>\n</s>\n", "b c": ""}),
     "two of one name": (f"{F}a\nstays{G}{F}a\n<s/>{G}", {"a": "stays"}),
     "other text": (f"rm: x\n{F}a\n1{G}warning\n{F}b\n2{G}bye", {"a": "1", "b": "2"}),
-    "no end": (f"{F}a\n1{G}{F}b\n<s", {"a": "1", "b": "<s"}),
-    "no end, and another file": (f"{F}a\n<s\n{F}b\n2{G}", {"a": "<s\n", "b": "2"}),
 }
 
 

@@ -353,6 +353,13 @@ def test_error_of_the_network_counts_beside_a_404():
     assert de.suspicion(lines)[0] == "network"
 
 
+@pytest.mark.parametrize("name", ["org.assertj:assertj-core", "assert-plus", "x/localhost-proxy"])
+def test_name_of_a_package_makes_no_failure_one_of_the_program_under_test(name):
+    line = f"Error: could not download {name} from https://repo.example.org: Connection timed out"
+
+    assert de.suspicion([line])[0] == "network"
+
+
 ERRORS = {
     "fatal: unable to look up current user": "fatal: unable to look up current user",
     "make: *** [Makefile:2: all] Error 2": "c.c:1:10: fatal error: a.h: No such file or directory",
