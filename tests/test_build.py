@@ -113,6 +113,8 @@ lease does not exist: not found -> registry registry registry
 def test_blame_for_an_image_that_docker_cannot_pull(row):
     def judge(image, is_offline):
         build = de.Build(1, error=row.when, step=de.Step(de.IMAGE, "", image))
+        if de.blames_dockerfile(build):
+            return "build"
         return de.judge_image(build, de.registry_of(image), is_offline=is_offline) or "control"
 
     assert " ".join([judge("x", False), judge("a.b/x", False), judge("x", True)]) == row.then

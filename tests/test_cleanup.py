@@ -269,13 +269,6 @@ def test_docker_that_prints_nothing_ends_at_the_limit():
     assert time.monotonic() - begun >= 0.3
 
 
-def test_parameters_that_are_too_long_for_a_process_are_a_usage_error():
-    with pytest.raises(de.EvaluationError) as error:
-        de.Docker("true").call("x" * 10**6)
-
-    assert error.value.kind == "usage"
-
-
 def test_third_signal_ends_a_write_that_nobody_reads(program, start, arguments, tmp_path):
     program("touch called; exit 1")
     os.mkfifo(tmp_path / "report.json")
