@@ -976,7 +976,7 @@ def print_summary(batch: Batch) -> None:
                 else "check them, and use --again suspicious if the host was at fault"
             )
             names[f"suspicious failures ({suspect}): {advice}"].append(task.name)
-    for task in batch.failing_references():
+    for task in filter(batch.scores.get, batch.failing_references()):
         names["reference fails"].append(task.repo)
     for title in sorted(names):
         say(f"{title}: {de.quoted(names[title], SHOWN_NAMES)}")

@@ -128,9 +128,9 @@ def import_answers(arguments: argparse.Namespace) -> int:
             continue
         counts.update([done, source])
         if source == NOTHING:
-            console.line(f"{place}: {source}, an empty file")
+            console.line(f"{place}: {model}/{repo}: {source}, an empty file")
         if different > 1:
-            console.line(f"{place}: {different} different Dockerfiles, the last one counts")
+            console.line(f"{place}: {model}/{repo}: {different} Dockerfiles, the last one counts")
     for name, count in counts.items():
         console.line(f"{name}: {count}")
     if not taken:

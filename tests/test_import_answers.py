@@ -178,9 +178,9 @@ def test_what_a_person_should_look_at_is_named_and_kinds_are_counted():
     assert code == 0
     assert [files()[f"{model}/r.dockerfile"] for model in "mno"] == ["", "", "FROM y\n"]
     assert out.splitlines() == [
-        "answers.jsonl:1: no Dockerfile, an empty file",
-        "answers.jsonl:2: no Dockerfile, an empty file",
-        "answers.jsonl:3: 2 different Dockerfiles, the last one counts",
+        "answers.jsonl:1: m/r: no Dockerfile, an empty file",
+        "answers.jsonl:2: n/r: no Dockerfile, an empty file",
+        "answers.jsonl:3: o/r: 2 Dockerfiles, the last one counts",
         "written: 4",
         "unchanged: 0",
         "refused: 0",

@@ -36,45 +36,45 @@ cp good r.xml; exit 4 -> 0
 cp good r.xml; exit 5 -> 2
     exit_code: 5
 : -> 0
-    says: no results in 'r.xml: no such file'
+    says: no results in r.xml: no such file
 # What was there before
 test ! -e old.xml -> 0
     junit: old.xml
-    says: no results in 'old.xml: no such file'
+    says: no results in old.xml: no such file
 test ! -h link.xml && test -f three && cp good link.xml -> 2
     junit: link.xml
 cp good r.xml -> 2
     junit: *.xml
-    says: no results in 'kept.xml: cannot be removed before the test'
+    says: no results in kept.xml: cannot be removed before the test
 rmdir kept.xml && cp good kept.xml -> 0
     junit: kept.xml
-    says: no results in 'kept.xml: cannot be removed before the test'
+    says: no results in kept.xml: cannot be removed before the test
 rmdir kept.xml -> 0
     junit: kept.xml
-    says: no results in 'kept.xml: cannot be removed before the test'
+    says: no results in kept.xml: cannot be removed before the test
 test ! -h folderlink && test -d folder && cp good folderlink -> 2
     junit: folder*k
 # What is no regular file
 ln -s three r.xml -> 0
-    says: no results in 'r.xml: no regular file'
+    says: no results in r.xml: no regular file
 ln -s /nowhere r.xml -> 0
-    says: no results in 'r.xml: no regular file'
+    says: no results in r.xml: no regular file
 mkfifo r.xml -> 0
-    says: no results in 'r.xml: no regular file'
+    says: no results in r.xml: no regular file
 mkdir r.xml && cp three r.xml/r.xml -> 0
-    says: no results in 'r.xml: no regular file'
+    says: no results in r.xml: no regular file
 cp good 1.xml; ln -s three 2.xml; mkfifo 3.xml -> 0
     junit: *[0-9].xml
     says: no such file
 cp good r1.xml; ln -s three r2.xml; mkfifo r3.xml -> 2
     junit: r*.xml
-    says: no results in 'r2.xml: no regular file', 'r3.xml: no regular file'
+    says: no results in r2.xml: no regular file, r3.xml: no regular file
 # Patterns
 mkdir p q && cp good p/r.xml && cp three q/r.xml -> 5
     junit: */r.xml
 cp good r.xml && cp three folder/deep/r.xml -> 0
     junit: */r.xml
-    says: no results in '*/r.xml: no such file'
+    says: no results in */r.xml: no such file
 cp three .r.xml; cp good r.xml -> 2
     junit: *r.xml
 cp good 'my results.xml'; cp three my -> 2
@@ -107,7 +107,7 @@ cp good 'a%s.xml' -> 2
     junit: a%s.xml
 cp good "$(printf 'a\nb.xml')" -> 0
     junit: a*
-    says: no results in 'a: b.xml
+    says: no results in a: b.xml
 # The working folder is that in which the command starts, whatever it does
 cd folder && cp ../good r.xml && cp ../three ../r.xml -> 3
 cd / && cp "$OLDPWD/good" "$OLDPWD/r.xml" -> 2
@@ -120,10 +120,10 @@ cp good r.xml; exec 1>&- 2>&- -> 2
 cp good r.xml; (while :; do echo '<s><testcase name="x"/></s>'; done) & sleep 0.1 -> 2
 # Its size
 head -c 100000000 /dev/zero >r.xml -> 0
-    says: no results in 'r.xml: cannot be read, or too large (16 MiB together)'
+    says: no results in r.xml: cannot be read, or too large (16 MiB together)
 cp good r1.xml; head -c 16777216 /dev/zero >r2.xml; cp three r3.xml -> 2
     junit: r*.xml
-    says: no results in 'r2.xml: cannot be read, or too large (16 MiB together)', 'r3.xml:
+    says: no results in r2.xml: cannot be read, or too large (16 MiB together), r3.xml:
 (echo '<s><testcase name="a"/>'; head -c 16000000 /dev/zero; echo '</s>') >r.xml -> 1
 # Its end
 cp good r.xml; kill -9 $$ -> 0
@@ -297,15 +297,15 @@ OWNED = [*IMAGES["busybox"], "RUN chmod 000 three", "USER 1000"]
 OF_OTHERS = rows_of(r"""
 : -> 0
     junit: old.xml
-    says: no results in 'old.xml: cannot be removed before the test'
+    says: no results in old.xml: cannot be removed before the test
 cat good 2>/dev/null >old.xml -> 0
     junit: old.xml
-    says: no results in 'old.xml: cannot be removed before the test'
+    says: no results in old.xml: cannot be removed before the test
 cp good /tmp/r.xml -> 2
     junit: /tmp/r.xml
 cp good /tmp/r.xml; chmod 000 /tmp/r.xml -> 0
     junit: /tmp/r.xml
-    says: no results in '/tmp/r.xml: cannot be read, or too large
+    says: no results in /tmp/r.xml: cannot be read, or too large
 """)
 
 

@@ -274,12 +274,12 @@ JUDGED = {  # files, or what the wrapper says of them; how many of 9 passed, and
     "two files": ({"1": GOOD, "2": BAD}, 2, "failed: 'c'"),
     "a case passes in one": ({"1": GOOD, "2": FAILS}, 1, "failed: 'a'"),
     "a case fails in one": ({"1": FAILS, "2": GOOD}, 1, "failed: 'a'"),
-    "one is broken": ({"1": GOOD, "2": BAD[:-1]}, 2, "no results in '2: unclosed token: line 1"),
-    "no XML": ({"x": "killed"}, 0, "no results in 'x: killed': no output"),
-    "empty": ({"x": ""}, 0, "no results in 'x: no element found: line 1, column 0'"),
-    "a document type": ({"x": "<!DOCTYPE s><s/>"}, 0, "no results in 'x: a document type'"),
-    "too large": ({"x": "larger than 16 MiB"}, 0, "no results in 'x: larger than 16 MiB'"),
-    "none": ({}, 0, "no results in '/r/*.xml: no such file': no output"),
+    "one is broken": ({"1": GOOD, "2": BAD[:-1]}, 2, "no results in 2: unclosed token: line 1"),
+    "no XML": ({"x": "killed"}, 0, "no results in x: killed: no output"),
+    "empty": ({"x": ""}, 0, "no results in x: no element found: line 1, column 0"),
+    "a document type": ({"x": "<!DOCTYPE s><s/>"}, 0, "no results in x: a document type"),
+    "too large": ({"x": "larger than 16 MiB"}, 0, "no results in x: larger than 16 MiB"),
+    "none": ({}, 0, "no results in /r/*.xml: no such file: no output"),
     "twelve failed": ({"x": TWELVE}, 0, "failed: 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', "),
 }
 

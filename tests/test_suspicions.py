@@ -443,7 +443,8 @@ HINTS = {  # what a RUN executed and printed
     ("/x.sh", "exec /x.sh: no such file or directory"): "carriage return",
     ("/x.sh", "/bin/bash: ./x.sh: /bin/sh^M: bad interpreter: No such file"): "carriage return",
     ("/x.sh", "/usr/bin/env: ‘bash\\r’: No such file or directory"): "carriage return",
-    ("/x.sh", "sh: ./x.sh: not found"): "",
+    ("/x.sh", "sh: ./x.sh: not found"): "carriage return",
+    ("/x.sh", "/bin/sh: 1: x.sh: not found"): "",
     ("/x.sh", "cat: /x.sh: No such file or directory"): "",
     ("/bin/sh -c make", "exec /bin/sh: exec format error"): "",  # of a foreign image
 }
