@@ -53,6 +53,17 @@ COPY ["${A:?x\n#2 ERROR: short read: y\na\nb\nc\nd\ne\nf\ng\nh\nERROR: short rea
 == build: the same in the words of docker 20.10
 FROM busybox:stable
 ADD ["${A:?x\nfailed to solve with frontend dockerfile.v0: unexpected EOF}","/"]
+== build: an address, which docker 20.10 prints as it is
+FROM busybox:stable
+ADD ["http://127.0.0.1:1/x\n#2 ERROR: short read: y","/"]
+== build: the same with a step, and a digest
+FROM busybox:stable
+ARG Z=00000000000000000000000000000000
+ADD ["http://127.0.0.1:1/x\n#5 sha256:$Z$Z\n#9 [internal] load metadata for x\n#9 ERROR: lease","/"]
+== build: the same in a variable, beside a RUN that fails
+FROM busybox:stable
+ADD ["${A:-http://127.0.0.1:1/x\nERROR: target stage x could not be found}","/"]
+RUN exit 3
 == build: a build that was canceled
 FROM busybox:stable
 WORKDIR ${A:?context canceled}

@@ -160,6 +160,27 @@ def test_line_ends_in_a_name_do_not_begin_dockers_words():
     assert [log for log in WORDS if not found[log].startswith(WORDS[log])] == []
 
 
+# The digest that docker 20.10 prints below each title; what a name with line ends writes there
+DIGEST = "sha256:" + "a" * 64
+BELOW_TITLES = {
+    f"#2 x\n#2 {DIGEST}\n#2 DONE 0.1s\n#3 y\n#3 {DIGEST}\n\n#2 x\n#2 {DIGEST}\n": False,
+    f"#2 x\n#2 {DIGEST}\n#2 0.1 {DIGEST[:-1]}b\n": False,  # printed by a RUN
+    f"#2 x\n#2 0.1 {DIGEST}\n": True,
+    "#2 x\n#1 ERROR: short read\n": True,
+    f"#2 x\n#3 {DIGEST}\n#2 x\n#2 {DIGEST}\n": True,
+    f"#2 x\n#2 {DIGEST}\n#1 ERROR: y\n#2 x\n#2 {DIGEST[:-1]}b\n": True,
+    f"#2 x\n#2 {DIGEST}\n#3 {DIGEST}\n": True,
+}
+
+
+@pytest.mark.parametrize("lines", BELOW_TITLES)
+def test_title_with_line_ends_is_seen_by_the_digest_below_it(lines):
+    begin = f"#1 [internal] load build definition from Dockerfile\n#1 {DIGEST}\n#1 DONE 0.0s\n\n"
+
+    assert read_log(begin + lines).is_forged is BELOW_TITLES[lines]
+    assert not read_log("#1 [internal] load x\n#1 DONE 0.0s\n\n" + lines[:8]).is_forged
+
+
 def test_log_keeps_its_beginning_and_its_end():
     text = "".join(f"line {number}\n" for number in range(10**5))
 

@@ -101,6 +101,20 @@ def test_functions_of_the_environment_gain_nothing(fake, files, evaluate, shell,
     assert list(statuses(report).values()) == expected
 
 
+def test_environment_of_the_image_is_that_of_the_command(fake, files, evaluate, shell):
+    """nvm's startup file ends with a condition that is false."""
+    (fake.root / "startup").write_text("test -s /no/such/file && . /no/such/file\n")
+    names = ["path", "code", "file", "size", "total", "name", "words"]
+    environment = {"BASH_ENV": str(fake.root / "startup"), **dict.fromkeys(names, "of the image")}
+    fake.set(shell=shell, environment=environment)
+    command = " && ".join(f'test "${name}" = "of the image"' for name in names)
+    in_bash = ("run_command", {"command": command, "shell": "/bin/bash"})
+
+    report = evaluate(["FROM x"], run_command(command), in_bash)
+
+    assert list(statuses(report).values()) == ["passed", "passed"], report["test_results"]
+
+
 # Text
 
 
