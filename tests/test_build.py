@@ -541,6 +541,20 @@ def test_report_of_a_failed_build_says_whether_it_would_fail_again(fake, evaluat
     assert (f"FROM {HUB_IMAGE} alone: succeeded" in error["diagnosis"]) is error["certain"]
 
 
+STEPS = {"COPY a /": True, "COPY --from=b a /": False}
+
+
+@pytest.mark.parametrize("title", STEPS)
+def test_copy_that_lacks_its_source_would_fail_again_unless_it_is_of_another_stage(
+    fake, evaluate, title
+):
+    """Another stage may lack it since a download failed in silence."""
+    log = f"#1 [b 1/1] RUN curl -so a x || true\n#1 DONE 0.1s\n#2 [2/2] {title}\n"
+    fake.fault("build", stderr=f'{log}#2 ERROR: "/a": not found\nERROR: "/a": not found')
+
+    assert evaluate(["FROM x"], TRUE)["error"]["certain"] is STEPS[title]
+
+
 def test_engine_that_is_lost_after_the_build_is_not_taken_for_a_builder_that_keeps_its_images(
     fake, evaluate
 ):

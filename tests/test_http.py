@@ -205,7 +205,10 @@ def send(shell, server, text):
 
 @pytest.mark.parametrize("end", ["closes", "resets", "never closes", "does not listen"])
 @pytest.mark.usefixtures("client")
-def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, shell, end):
+def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, tmp_path, shell, end):
+    (tmp_path / "startup").write_text("echo Now using node v18\n")
+    monkeypatch.setenv("BASH_ENV", str(tmp_path / "startup"))
+    monkeypatch.setenv("PERL_UNICODE", "SDA")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     body = 'é"\\ {}\n$(id) `id` 100% \\n\x01\x7f' * (2000 if end == "closes" else 1)
@@ -214,7 +217,9 @@ def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, shell,
         connection, _ = server.accept()
         asked = b""
         while end != "does not listen" and len(asked) < len(text.encode()):
-            asked += connection.recv(65536)
+            data = connection.recv(65536)
+            assert data, "The client sent less."
+            asked += data
         if end == "closes":
             connection.settimeout(0.3)
             with pytest.raises(socket.timeout):  # A server may take a half close for an end.
