@@ -257,6 +257,22 @@ ACCEPTED = [
 ]
 
 
+PART = {**responds(contains=["a", "b"], match="share"), "id": "part"}
+WHOLE = {**run_command("curl localhost:8080"), "service": 8080}
+REQUIRED = {  # tests of one service, and how many should require the first whole one
+    "all whole": ([{**WHOLE, "id": "first"}, WHOLE, WHOLE], 2),
+    "one requires it": ([{**WHOLE, "id": "first"}, {**WHOLE, "requires": ["first"]}], 0),
+    "a part of the points": ([PART, {**WHOLE, "id": "first"}, WHOLE], 1),
+}
+
+
+@pytest.mark.parametrize(("tests", "count"), REQUIRED.values(), ids=REQUIRED)
+def test_tests_of_a_service_should_require_the_first_that_earns_all_or_nothing(tests, count):
+    found = [text for _, _, text in review.lint(read_tests(*tests), None) if "let it" in text]
+
+    assert found == ["let it require 'first': each waits for a service that does not start"] * count
+
+
 def rules(test):
     """Return the rules that a test breaks."""
     shfmt = review.find_shfmt() or pytest.skip("needs shfmt (pip install shfmt-py)")
