@@ -85,6 +85,8 @@ Head "https://x": denied -> control build build
 unauthorized: authentication required -> control build build
 name unknown: repository name not known to registry -> control build build
 no token: unexpected status: 403 Forbidden -> control build build
+error parsing HTTP 403 response body: invalid character '<': "<p>503" -> control build build
+error parsing HTTP 503 response body: invalid character '<': "not found" -> registry registry build
 invalid reference format -> build build build
 base name (${X}) should not be blank -> build build build
 failed to process "${X#*.}": missing in substitution -> build build build
