@@ -173,7 +173,7 @@ def listen(address, port=0):
         server.close()
         pytest.skip(f"no {address} on this machine")
     server.listen()
-    server.settimeout(20)
+    server.settimeout(60)
     return server
 
 
@@ -196,14 +196,17 @@ def client(request, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(folder))
 
 
-def send(shell, server, text):
+def send(shell, server, text, seconds=60):
     """Start the script that sends a request."""
     port = str(server.getsockname()[1])
-    words = [shell, "-c", de._SEND_REQUEST, "sh", text, port, "2", "127.0.0.1 ::1"]
+    words = [shell, "-c", de._SEND_REQUEST, "sh", text, port, str(seconds), "127.0.0.1 ::1"]
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("end", ["closes", "resets", "never closes", "does not listen"])
+WAITS = pytest.param("never closes", marks=pytest.mark.long("the client's time ends"))
+
+
+@pytest.mark.parametrize("end", ["closes", "resets", WAITS, "does not listen"])
 @pytest.mark.usefixtures("client")
 def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, tmp_path, shell, end):
     (tmp_path / "startup").write_text("echo Now using node v18\n")
@@ -213,7 +216,8 @@ def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, tmp_pa
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     body = 'é"\\ {}\n$(id) `id` 100% \\n\x01\x7f' * (2000 if end == "closes" else 1)
     text = f"POST /?a=%20&é HTTP/1.1\r\nHost: localhost\r\n\r\n{body}"
-    with listen("127.0.0.1") as server, send(shell, server, text) as process:
+    seconds = 6 if end == "never closes" else 60
+    with listen("127.0.0.1") as server, send(shell, server, text, seconds) as process:
         connection, _ = server.accept()
         asked = b""
         while end != "does not listen" and len(asked) < len(text.encode()):
