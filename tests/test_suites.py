@@ -131,6 +131,7 @@ FILES = r"""
 <s><testcase name="a" status="fail"/><testcase name="b" status="FAIL"/></s> -> -.a -.b
 <s><testcase name="a" status="run" result="skipped"/></s> -> -.a
 <s><testcase name="a" result="error"/></s> -> -.a
+<s><testcase name="a" status="untested"/></s> -> -.a
 <s><testcase name="a"/><testcase name="a"><failure/></testcase></s> -> -.a
 <s><testcase name="a"><failure/></testcase><testcase name="a"/></s> -> -.a
 <s><testcase name="a"/><testcase name="a"/></s> -> +.a
