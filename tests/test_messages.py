@@ -140,6 +140,8 @@ engine trouble
     not: building at STEP "RUN a: setup network: ": while running runtime: exit status 1
     content digest sha256:1d: not found
     not: mkdir /content digest sha256:
+    blob sha256:1d not found
+    not: mkdir /blob sha256:1d not found
     parent snapshot sha256:1d does not exist: not found
     not: mkdir /parent snapshot sha256:
     lease does not exist: not found
