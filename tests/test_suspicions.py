@@ -194,6 +194,7 @@ network | npm | umputun/remark42#780 | npm WARN tarball tarball data for eslint-
 network | apk | recorded | WARNING: fetching https://dl.example.org/alpine/v3.19/main: Permission denied
 network | apt | shipwright 1709 | E: GPG error: http://downloads-distro.mongodb.org dist InRelease: Clearsigned file isn't valid, got 'NODATA' (does the network require authentication?)
 network | apt | recorded | E: Release file for http://deb.example.org/dists/stable/InRelease is not valid yet (invalid for another 8h 59min 3s). Updates for this repository will not be applied.
+network | apt | recorded | Warning: OpenPGP signature verification failed: http://deb.example.org/debian trixie InRelease: Sub-process /usr/bin/sqv returned an error code (1), error message is: Verifying signature:            Not live until 2026-11-21T08:46:20Z
 network | pip | shipwright 4405 | WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after connection broken by 'NewConnectionError('<pip._vendor.urllib3.connection.VerifiedHTTPSConnection object at 0x7f>: Failed to establish a new connection')': /simple/numpy/
 network | gzip | shipwright 1131 | gzip: stdin: unexpected end of file⏎tar: Child returned status 1⏎tar: Error is not recoverable: exiting now
 network | yarn | shipwright 1198 | error An unexpected error occurred: "https://registry.npm.taobao.org/vue-cli-plugin-i18n/download/vue-cli-plugin-i18n-0.5.2.tgz: unexpected end of file".
