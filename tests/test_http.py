@@ -407,6 +407,21 @@ def test_last_answer_counts(fake, evaluate):
     assert row["execution_time"] > 4
 
 
+SUSPECTS = {
+    "<title>503 Service Temporarily Unavailable</title>": None,
+    "curl: (6) Could not resolve host: example.org": "network",
+}
+
+
+@pytest.mark.parametrize("body", SUSPECTS)
+def test_status_of_a_service_is_not_suspicious_and_what_it_says_may_be(fake, evaluate, body):
+    answers(fake, AWAY + body)
+
+    (row,) = evaluate(["FROM x"], http(timeout=2))["test_results"]
+
+    assert row["suspect"] == SUSPECTS[body]
+
+
 def test_image_without_a_client_fails_at_once(fake, evaluate):
     answers(fake, "", code=de.NO_CLIENT)
 
