@@ -336,6 +336,9 @@ it has the classic builder -> build: usage
     message: install
 nothing can be run in a build -> build, fresh build, control COPY, control RUN: engine
     faults: build at='RUN a' error=137; 'control RUN'
+a runtime says why it cannot run anything -> build, fresh build, control COPY, control RUN: engine
+    faults: build at='RUN a' error=137; 'control RUN' at='RUN b' prints='runc: open sysctl: denied' error=1
+    message: exit code: 1: runc: open sysctl: denied
 a program that is not there can be run -> build, fresh build, control COPY, control RUN: engine
     faults: build at='RUN a' error=137; 'control RUN' code=0
 a container lacks another program -> build, build, control, control: engine
