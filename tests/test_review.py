@@ -73,6 +73,10 @@ gradle test
 jest --passWithNoTests
 npx jest --ci --passWithNoTests
 yarn vitest run --passWithNoTests
+npx vitest run -t 'cart > totals'
+jest --testNamePattern=totals
+npx mocha -g totals
+behave --tags=@smoke
 pytest --collect-only
 python3 -m pytest --collect-only -q
 pytest --co
@@ -108,6 +112,8 @@ python3 -m unittests
 ctest --test-dir build --no-tests=error
 phpunit --fail-on-empty-test-suite tests
 rspec --fail-if-no-examples
+mocha --fail-zero -g totals
+vitest --typecheck
 npm test
 make test
 ./go-test.sh
