@@ -281,6 +281,7 @@ JUDGED = {  # files, or what the wrapper says of them; how many of 9 passed, and
     "a document type": ({"x": "<!DOCTYPE s><s/>"}, 0, "no results in x: a document type"),
     "too large": ({"x": "larger than 16 MiB"}, 0, "no results in x: larger than 16 MiB"),
     "none": ({}, 0, "no results in /r/*.xml: no such file: no output"),
+    "no test ran": ({"x": "<testsuites/>"}, 0, "no results in /r/*.xml: no test case: no output"),
     "twelve failed": ({"x": TWELVE}, 0, "failed: 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', "),
 }
 
