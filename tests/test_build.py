@@ -371,7 +371,7 @@ the export takes too long -> build, control: build_timeout
     faults: build do=hang at='exporting to image'
 settings grow between two steps -> build, control: build_timeout
     faults: build do=hang at=''
-    message: before an instruction began
+    message: while no instruction was running
 settings grow, and the engine is broken -> build, control: engine
     faults: build do=hang at=''; 'control run'
 a RUN takes too long, and the engine is broken -> build, control: engine
