@@ -60,7 +60,14 @@ def status_of(result):
     """Return the status of a result, or why there is no proof of one."""
     if isinstance(result, de.Result):
         return result.status
-    return "too slow" if result.is_hanging else "not started" if result.is_late else "no proof"
+    run = result.container
+    return (
+        "too slow"
+        if run.is_late and run.is_running
+        else "not started"
+        if run.is_late
+        else "no proof"
+    )
 
 
 def test_verdict_needs_a_proof():
