@@ -76,18 +76,6 @@ def test_verdict_needs_a_proof():
     assert {what: status_of(de.verdict(CHECK, container(what))) for what in rows} == rows
 
 
-def test_time_limit_of_a_phase_counts_only_in_it(monkeypatch):
-    clock = iter([0.0, 3.0, 10.0, 10.0, 11.0])  # begin, enter, enter again, look
-    monkeypatch.setattr(de, "monotonic", lambda: next(clock))
-    deadline = de.Deadline({"a": 5.0, "b": 9.0})
-
-    deadline.enter("b")
-    deadline.enter("a")
-
-    assert deadline.left() == 2.0
-    assert deadline.left() == 1.0
-
-
 def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate):
     fake.fault("run", "sleep", seconds=100)
     commands = ("cd /", "sleep 600")
@@ -156,9 +144,9 @@ def test_first_and_last_half_of_8_mib_are_searched_and_8_kb_are_in_the_report(fa
     flood = "head -c 5000000 /dev/zero | tr '\\0' x"
     command = f"echo head; {flood}; echo middle; {flood}; echo tail"
 
-    report = evaluate(
-        ["FROM x"], *(output_contains(command, word) for word in ("head", "tail", "middle"))
-    )
+    tests = [output_contains(command, word) for word in ("head", "tail", "middle")]
+
+    report = evaluate(["FROM x"], *tests)
 
     assert list(statuses(report).values()) == ["passed", "passed", "failed"]
     output = report["test_results"][0]["output"]
@@ -286,14 +274,10 @@ def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, evaluate, 
     assert report["test_results"][-1]["retried"] is is_retried
 
 
-@pytest.mark.parametrize("error", ["connection refused", "why"])
-def test_build_that_met_the_network_is_retried_after_a_pause(fake, evaluate, error):
-    fake.fault("build", nth=1, stderr=error)
+def test_build_that_met_the_network_is_retried_after_a_pause(fake, evaluate):
+    fake.fault("build", nth=1, stderr="connection refused")
 
-    summary = evaluate(["FROM x"], TRUE)["summary"]
-
-    has_waited = summary["wall_time"] >= de.NETWORK_PAUSE
-    assert has_waited is (error == "connection refused")
+    assert evaluate(["FROM x"], TRUE)["summary"]["wall_time"] >= de.NETWORK_PAUSE
 
 
 # Images that cannot be started
@@ -310,14 +294,12 @@ run do=hang -> --start-timeout
 def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, evaluate, row):
     fake.inject(row.when)
 
-    report = evaluate(["FROM x"], LOOK, LOOK, TRUE)
+    report = evaluate(["FROM x"], LOOK, TRUE)
 
     assert outcome(report) == "failed"
     assert all(row.then in text for text in [*messages(report), *report["warnings"]])
     assert bool(report["warnings"]) is row.when.endswith("hang")
     assert report["environment"]["image_starts"] is False
-    assert report["test_results"][2]["exit_code"] is None, "docker's is no exit code of a test"
-    assert fake.count("control run") == 1
 
 
 # The engine
@@ -341,17 +323,6 @@ def test_what_is_in_the_pipe_at_the_limit_still_counts():
         at_the_limit = next(docker.stream(process, deadline))
 
     assert at_the_limit == b"late\n"
-
-
-def test_output_without_end_ends_at_the_limit():
-    deadline = de.Deadline({"": 0.0})
-    with open("/dev/zero", "rb") as zeros:
-        for data in de.Docker("docker").stream(
-            SimpleNamespace(stdout=zeros, stderr=None), deadline
-        ):
-            assert data
-
-    assert deadline.left() < 0
 
 
 def test_last_words_of_a_command_are_read():
@@ -396,11 +367,6 @@ def test_matches_are_counted_line_by_line_as_a_terminal_shows_them(text):
     assert de.count_matches(re.compile(r"([^\Wx]+) passed"), de.Printed(output)) == COUNTED[text]
 
 
-@pytest.mark.parametrize(("pattern", "count"), [(r"ok(?=\d)", 1), (r"\b", 0)])
-def test_match_without_a_group_counts_once_if_it_has_text(pattern, count):
-    assert de.count_matches(re.compile(pattern), de.Printed(b"ok ok2 ok\n")) == count
-
-
 # Score, counted, of: the points of a test that failed
 POINTS = """
 1 41 80 -> 0.5125
@@ -436,6 +402,8 @@ echo 5 passed; sleep 600 -> timeout 0 None skipped
 echo 5 passed; kill -9 $PPID -> failed 0 None skipped
 echo ok ok2 ok; exit 1 -> failed 0.8 4 skipped
     params: {"count": "ok(\\d+)?"}
+echo ok ok2 ok; exit 1 -> failed 0.6 3 skipped
+    params: {"count": "ok|\\b"}
 echo 3 passed; true -> failed 0 0 skipped
     params: {"contains": ["skipped"]}
 echo 3 passed; cd / -> failed 0.6 3 skipped
@@ -518,82 +486,9 @@ def test_own_command_fails_only_its_tests(fake, evaluate, row, first):
     assert report["warnings"] == fake.left() == []
 
 
-def test_nobody_says_of_a_service_that_listened_that_nothing_listens(fake, evaluate):
-    """From its second call on, `docker exec` hangs."""
-    fake.fault("exec", "hang", since=2)
-
-    report = evaluate(["FROM x"], SERVICE, TRUE)
-
-    assert "nothing listens" not in str([report["error"], messages(report)])
-
-
 @pytest.mark.parametrize("option", ["network=host", "net=name=host", "network=container:x"])
 def test_service_in_the_network_of_others_is_refused(fake, evaluate, option):
     report = evaluate(["FROM x"], SERVICE, run_options=[f"--{option}"])
 
     assert outcome(report) == "usage"
     assert "run" not in fake.names()
-
-
-# HTTP
-
-ANSWERS = {  # a response: its status and body
-    b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nx\r\n\r\ny": (200, b"x\r\n\r\ny"),
-    b"HTTP/1.1 200 OK": (200, b""),
-    b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\nHTTP/1.1 404 No\r\n\r\nx": (404, b"x"),
-    b"ICY 200 OK\r\n\r\nx": (0, b""),
-}
-CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-Encoding: Chunked\r\n\r\n"
-CHUNKS = {
-    b"3;x=y\r\nnee\r\n00A\r\ndle\r\n01234\r\n0\r\nTrailer: x\r\n\r\n": b"needle\r\n01234",
-    b"9\r\ncut": b"cut",
-    b"f" * 20 + b"\r\nabc": b"",  # more than a size can be
-    b"1\r\na\r\nx": b"a",
-    b"1\r\na\r\n" * 150_000: b"a" * 150_000,
-}
-
-
-def test_status_and_body_of_a_response():
-    answers = {**ANSWERS, **{CHUNKED + body: (200, joined) for body, joined in CHUNKS.items()}}
-
-    for data, (status, body) in answers.items():
-        assert de.read_http(data)[::2] == (status, body), data[:60]
-
-
-# What explains another answer than the expected one
-HINTS = {
-    b"HTTP/1.1 301 Moved\r\nLocation: /x\r\n\r\n": "Location: /x",
-    b"HTTP/1.1 500 No\r\nContent-Encoding: gzip\r\n\r\n": "Content-Encoding: gzip",
-    b"\x15\x03\x01\0\x02\x02F": "TLS",
-    b"\0\0\x12\x04\0\0\0\0\0": "HTTP/2",
-}
-
-
-def test_message_explains_an_answer_that_was_not_expected():
-    for data, hint in HINTS.items():
-        result = judged(HTTP, data)
-        assert (result.status, result.message.endswith(f" ({hint})")) == ("failed", True), result
-
-
-def test_request_is_repeated_until_the_response_fits_and_the_last_one_counts(fake, evaluate):
-    answer = 'echo "$4=B"; echo x >>n; echo "HTTP/1.0 $((500 + $(wc -l <n))) x"; echo "$4=E 0"'
-    fake.shell(answer)
-    tests = [{**HTTP, "params": {"status": 503}}, {**HTTP, "params": {"status": 599}, "timeout": 9}]
-
-    report = evaluate(["FROM x"], *tests)
-
-    first, second = report["test_results"]
-    assert (first["status"], first["message"]) == ("passed", "HTTP/1.0 503 x")
-    assert second["status"] == "failed"
-    assert second["message"].endswith(", expected status 599")
-    assert second["execution_time"] > first["execution_time"] > 0
-    assert 3 + 3 < len((fake.root / "n").read_text().split()) <= 3 + 1 + 9
-
-
-def test_image_without_an_http_client_fails_at_once_and_says_so(fake, evaluate):
-    fake.shell(f'echo "$4=B"; echo "$4=E {de.NO_CLIENT}"; exit {de.NO_CLIENT}')
-
-    report = evaluate(["FROM x"], HTTP)
-
-    assert messages(report)[0].startswith("the image has none of bash, perl, python3, nc")
-    assert fake.count("exec") == 2
