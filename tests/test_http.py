@@ -10,19 +10,14 @@ import subprocess
 import sys
 
 import pytest
-from cases import TRUE, run_command, table
-from conftest import messages, outcome, statuses
+from cases import TRUE, read_tests, table
+from conftest import messages, outcome
 
 import DockerfileEvaluator as de
 
 
 def http(timeout=30, **params):
     return {"type": "http_responds", "service": 8080, "timeout": timeout, "params": params}
-
-
-def read(rubric, *tests):
-    with open(rubric(*tests), "rb") as file:
-        return de.read_rubric(file.read(), "rubric.json").tests
 
 
 # What a rubric describes, and what is sent
@@ -48,26 +43,26 @@ another host -> GET / HTTP/1.1|hOST: example.org|Connection: close||
 
 
 @table(REQUESTS, params={})
-def test_request_of_a_rubric(rubric, row):
-    (test,) = read(rubric, http(**row.params))
+def test_request_of_a_rubric(row):
+    (test,) = read_tests(http(**row.params))
 
     assert test.check.arguments == (row.then.replace("|", "\r\n"),)
 
 
-def test_body_may_have_64_kib(rubric):
-    read(rubric, http(body="é" * 32 * 1024))
+def test_body_may_have_64_kib():
+    assert read_tests(http(body="é" * 32 * 1024))
     with pytest.raises(de.EvaluationError, match="expected at most 65536 bytes"):
-        read(rubric, http(body="é" * 32 * 1024 + "x"))
+        read_tests(http(body="é" * 32 * 1024 + "x"))
 
 
-def test_drawn_numbers_stand_in_path_body_and_contains(rubric):
+def test_drawn_numbers_stand_in_path_body_and_contains():
     draw = {"a": [1, 9], "b": [1, 1000000]}
 
-    (test,) = read(rubric, http(path="/{a}", body="{b*2}", contains=["{a+b}"], draw=draw))
+    (test,) = read_tests(http(path="/{a}", body="{b*2}", contains=["{a+b}"], draw=draw))
 
     a, b = test.check.drawn.values()
     (request,) = test.check.arguments
-    assert re.fullmatch(f"(?s)POST /{a} HTTP/1.1\r\n.*\r\n\r\n{b * 2}", request)
+    assert re.fullmatch(f"(?s)POST /{a} .*\r\n\r\n{b * 2}", request)
     assert test.check.judge(0, de.Printed(b"HTTP/1.1 200 OK\r\n\r\n<%d>" % (a + b)))[0]
 
 
@@ -80,12 +75,9 @@ TO_HTTPS = b"Client sent an HTTP request to an HTTPS server.\n"
 ANSWERS = {  # what a service sends: its status, its first line, its body, and what may explain it
     b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nx\r\n\r\ny": (200, "HTTP/1.1 200 OK", b"x\r\n\r\ny", ""),
     b"HTTP/1.0 404 Not Found\n\nx": (404, "HTTP/1.0 404 Not Found", b"x", ""),
-    b"HTTP/1.1 200\r\n\r\nx": (200, "HTTP/1.1 200", b"x", ""),
-    b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ncut": (200, "HTTP/1.1 200 OK", b"cut", ""),
     b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy": (200, "HTTP/1.1 200 OK", b"x", ""),
     b"HTTP/1.1 200 \x1b[1m\x07\xff\r\n\r\n": (200, "HTTP/1.1 200 \\x07\ufffd", b"", ""),
     # Interim answers are skipped; 101 is none.
-    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nx": (200, "HTTP/1.1 200 OK", b"x", ""),
     b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 102 P\n\nHTTP/1.0 201 C\r\n\r\nx": (
         *(201, "HTTP/1.0 201 C", b"x", ""),
     ),
@@ -97,12 +89,10 @@ ANSWERS = {  # what a service sends: its status, its first line, its body, and w
     ),
     CHUNKED + b"9\r\ncut": (200, "HTTP/1.1 200 OK", b"cut", ""),
     CHUNKED + b"f" * 20 + b"\r\nabc": (200, "HTTP/1.1 200 OK", b"", ""),
-    CHUNKED + b"1\r\na\r\n" * 150_000: (200, "HTTP/1.1 200 OK", b"a" * 150_000, ""),
     # More headers than Python reads; more bytes than are read
     b"HTTP/1.1 200 OK\r\n" + HEADERS + b"\r\nx": (200, "HTTP/1.1 200 OK", b"", ""),
     LARGE: (200, "HTTP/1.1 200 OK", LARGE[19 : de.MAX_ANSWER], ""),
     # What explains it
-    b"HTTP/1.1 301 M\r\nlocation: /x\r\n\r\n": (301, "HTTP/1.1 301 M", b"", " (Location: /x)"),
     b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nLocation: /\r\n\r\nx": (
         *(200, "HTTP/1.1 200 OK", b"x", " (Location: /, Content-Encoding: gzip)"),
     ),
@@ -114,7 +104,6 @@ ANSWERS = {  # what a service sends: its status, its first line, its body, and w
     b"\0\0\x12\x04\0\0\0\0\0": (0, "no HTTP response (9 bytes)", b"", " (HTTP/2)"),
     b"": (0, "no HTTP response (0 bytes)", b"", " (perhaps TLS)"),
     # No status: Python takes +200 for a number.
-    b"ICY 200 OK\r\n\r\nx": (0, "no HTTP response (15 bytes)", b"", ""),
     b"HTTP/1.1 +200 OK\r\n\r\nx": (0, "no HTTP response (21 bytes)", b"x", ""),
     b"\r\nHTTP/1.1 200 OK\r\n\r\nx": (0, "no HTTP response (22 bytes)", b"", ""),
 }
@@ -132,9 +121,7 @@ JUDGEMENTS = [  # params, an answer, what it earns, and the message
     ({}, HELLO, 1, "HTTP/1.1 200 OK"),
     ({}, MOVED, 0, "HTTP/1.1 301 Moved, expected status 200 (Location: /x)"),
     ({"status": 301}, MOVED, 1, "HTTP/1.1 301 Moved"),
-    ({"contains": ["hello"]}, MOVED, 0, "HTTP/1.1 301 Moved, expected status 200 (Location: /x)"),
     ({"contains": ["x", "hello"]}, HELLO, 1, "the body contains 'hello'"),
-    ({"contains": ["x"]}, HELLO, 0, "the body contains none of 'x'"),
     ({"contains": ["OK"]}, HELLO, 0, "the body contains none of 'OK'"),
     ({"contains": ["x"]}, GZIP, 0, "the body contains none of 'x' (Content-Encoding: gzip)"),
     ({"contains": ["x", "hello"], "match": "all"}, HELLO, 0, "the body lacks 'x'"),
@@ -150,8 +137,8 @@ JUDGEMENTS = [  # params, an answer, what it earns, and the message
 
 
 @pytest.mark.parametrize(("params", "answer", "earned", "message"), JUDGEMENTS)
-def test_judgement_of_an_answer(rubric, params, answer, earned, message):
-    (test,) = read(rubric, http(**params))
+def test_judgement_of_an_answer(params, answer, earned, message):
+    (test,) = read_tests(http(**params))
 
     assert test.check.judge(0, de.Printed(answer)) == (earned, message)
 
@@ -203,68 +190,54 @@ def send(shell, server, text, seconds=60):
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
+def exchange(shell, server, text="GET /", end="closes"):
+    """Send a request to a server that answers; return what it got, and what is printed."""
+    seconds = 6 if end == "never closes" else 60
+    with send(shell, server, text, seconds) as process, server.accept()[0] as connection:
+        asked = connection.recv(len(text.encode()), socket.MSG_WAITALL)
+        connection.settimeout(0.3)
+        with pytest.raises(socket.timeout):  # A server may take a half close for an end.
+            connection.recv(1)
+        connection.sendall(ANSWER)
+        printed = process.stdout.read(len(ANSWER))
+        if end == "resets":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if end != "never closes":
+            connection.close()
+        return asked.decode(), printed + process.stdout.read()
+
+
 WAITS = pytest.param("never closes", marks=pytest.mark.long("the client's time ends"))
 
 
-@pytest.mark.parametrize("end", ["closes", "resets", WAITS, "does not listen"])
+@pytest.mark.parametrize("end", ["closes", "resets", WAITS])
 @pytest.mark.usefixtures("client")
 def test_each_client_sends_one_request_and_prints_the_answer(monkeypatch, tmp_path, shell, end):
     (tmp_path / "startup").write_text("echo Now using node v18\n")
     monkeypatch.setenv("BASH_ENV", str(tmp_path / "startup"))
     monkeypatch.setenv("PERL_UNICODE", "SDA")
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    body = 'é"\\ {}\n$(id) `id` 100% \\n\x01\x7f' * (2000 if end == "closes" else 1)
+    body = 'é"\\ {}\n$(id) `id` 100% \\n\x01\x7f' * 2000
     text = f"POST /?a=%20&é HTTP/1.1\r\nHost: localhost\r\n\r\n{body}"
-    seconds = 6 if end == "never closes" else 60
-    with listen("127.0.0.1") as server, send(shell, server, text, seconds) as process:
-        connection, _ = server.accept()
-        asked = b""
-        while end != "does not listen" and len(asked) < len(text.encode()):
-            data = connection.recv(65536)
-            assert data, "The client sent less."
-            asked += data
-        if end == "closes":
-            connection.settimeout(0.3)
-            with pytest.raises(socket.timeout):  # A server may take a half close for an end.
-                connection.recv(1)
-        connection.sendall(ANSWER)
-        output = process.stdout.read(len(ANSWER))
-        if end == "resets":
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        if end != "never closes":
-            connection.close()
-        output += process.stdout.read()
-        connection.close()
+    with listen("127.0.0.1") as server:
+        assert exchange(shell, server, text, end) == (text, ANSWER)
 
-        assert output == ANSWER
-        assert asked.decode() == text or end == "does not listen"
         server.settimeout(0)
         with pytest.raises(BlockingIOError):
             server.accept()
 
 
-def exchange(server, text):
-    """Send a request to a server that answers; return what it got, and what is printed."""
-    with send("/bin/sh", server, text) as process:
-        with server.accept()[0] as connection:
-            asked = connection.recv(65536)
-            connection.sendall(ANSWER)
-        return asked, process.stdout.read()
-
-
-@pytest.mark.parametrize("address", ["::1", "::"])
 @pytest.mark.usefixtures("client")
-def test_each_client_knows_ipv6(address):
-    with listen(address) as server:
-        assert exchange(server, "GET /") == (b"GET /", ANSWER)
+def test_each_client_knows_ipv6():
+    with listen("::1") as server:
+        assert exchange("/bin/sh", server) == ("GET /", ANSWER)
 
 
 @pytest.mark.parametrize("client", ["python3"], indirect=True)
 def test_another_shell_with_the_name_of_bash_is_no_client(tmp_path, shell, client):
     (tmp_path / "programs" / "bash").symlink_to(os.path.realpath(shell))
     with listen("127.0.0.1") as server:
-        assert exchange(server, "GET /") == (b"GET /", ANSWER)
+        assert exchange("/bin/sh", server) == ("GET /", ANSWER)
 
 
 def test_machine_without_a_client_says_so(tmp_path, monkeypatch):
@@ -303,10 +276,9 @@ def test_look_at_what_listens(shell, addresses):
     assert found == [f"{host}{port}" for host in LISTENERS[addresses]]
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
-def test_wait_ends_once_something_listens(shell, address):
+def test_wait_ends_once_something_listens(shell):
     with socket.socket() as server:
-        server.bind((address, 0))
+        server.bind(("127.0.0.1", 0))
         script = de._WAIT_FOR_PORT.replace("PORT", f"{server.getsockname()[1]:04X}")
         process = subprocess.Popen([shell, "-c", script], stdout=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -337,61 +309,32 @@ def asked(fake):
     return (fake.root / "hosts").read_text().splitlines()
 
 
-OK = "HTTP/1.1 200 OK\n\nhello"
-AWAY = "HTTP/1.1 503 Service Unavailable\n\n"
-LOST = "HTTP/1.1 404 Not Found\n\n"
-REPETITIONS = r"""
-the right answer -> passed
-    texts: ["ok"]
-    times: 1
-first 503 -> passed
-    texts: ["away", "away", "ok"]
-    times: 3
-first no answer -> passed
-    texts: ["", "ok"]
-    times: 2
-first 404 -> passed
-    texts: ["lost", "ok"]
-    times: 2
-first another body -> passed
-    texts: ["other", "ok"]
-    times: 2
-POST: the right answer -> passed
-    texts: ["ok"]
-    method: "POST"
-    times: 1
-POST: first 503 -> passed
-    texts: ["away", "ok"]
-    method: "POST"
-    times: 2
-POST: first no answer -> passed
-    texts: ["", "ok"]
-    method: "POST"
-    times: 2
-POST: first 404 -> failed
-    texts: ["lost", "ok"]
-    method: "POST"
-    times: 1
-POST: first another body -> failed
-    texts: ["other", "ok"]
-    method: "POST"
-    times: 1
-POST: first 503, then 404 -> failed
-    texts: ["away", "lost", "ok"]
-    method: "POST"
-    times: 2
+TEXTS = {
+    "ok": "HTTP/1.1 200 OK\n\nhello",
+    "other": "HTTP/1.1 200 OK\n\nbye",
+    "away": "HTTP/1.1 503 Service Unavailable\n\n",
+    "lost": "HTTP/1.1 404 Not Found\n\n",
+    "none": "",
+}
+REPETITIONS = """
+GET ok -> passed 1
+GET away none lost other ok -> passed 5
+POST ok -> passed 1
+POST away none ok -> passed 3
+POST lost ok -> failed 1
+POST other ok -> failed 1
+POST away lost ok -> failed 2
 """
-TEXTS = {"": "", "ok": OK, "away": AWAY, "lost": LOST, "other": OK.replace("hello", "bye")}
 
 
-@table(REPETITIONS, texts=[], method="GET", times=0)
+@table(REPETITIONS)
 def test_request_is_sent_again_until_the_answer_fits_or_a_post_was_taken(fake, evaluate, row):
-    answers(fake, *map(TEXTS.get, row.texts))
+    method, *texts = row.when.split()
+    answers(fake, *map(TEXTS.get, texts))
 
-    report = evaluate(["FROM x"], http(contains=["hello"], method=row.method.strip('"')))
+    report = evaluate(["FROM x"], http(contains=["hello"], method=method))
 
-    assert outcome(report) == row.then, messages(report)
-    assert len(asked(fake)) == row.times
+    assert f"{outcome(report)} {len(asked(fake))}" == row.then, messages(report)
 
 
 def test_last_answer_counts(fake, evaluate):
@@ -400,9 +343,7 @@ def test_last_answer_counts(fake, evaluate):
     (row,) = evaluate(["FROM x"], http(status=599, timeout=9))["test_results"]
 
     last = len(asked(fake))
-    assert (row["status"], row["message"]) == (
-        *("failed", f"HTTP/1.1 {499 + last} x, expected status 599"),
-    )
+    assert row["message"] == f"HTTP/1.1 {499 + last} x, expected status 599"
     assert 4 < last <= 10
     assert row["execution_time"] > 4
 
@@ -446,7 +387,7 @@ none -> 127.0.0.1 ::1
 @table(NETWORKS, networks={})
 def test_request_goes_to_the_address_that_others_reach(fake, evaluate, row):
     fake.set(networks=row.networks)
-    answers(fake, OK)
+    answers(fake, TEXTS["ok"])
 
     report = evaluate(["FROM x"], http())
 
@@ -454,92 +395,67 @@ def test_request_goes_to_the_address_that_others_reach(fake, evaluate, row):
     assert asked(fake) == [row.then]
 
 
-LOOKS = r"""
+# What the wait prints, and the message of a request. A command beside the service uses localhost.
+LISTENS = r"""
 nothing listens -> nothing listens on port 8080 in time (see --start-timeout)
-    printed: "\n\n\n"
+    listens: false
 another port -> nothing listens on port 8080 in time; it listens on 8081 (see --start-timeout)
+    listens: false
     printed: "\n\n8081\n\n8081\n\n"
 more -> nothing listens on port 8080 in time; it listens on 80, 127.0.0.1:9 (see --start-timeout)
+    listens: false
     printed: "80\n127.0.0.1:9\n80\n\n"
-"""
-NOBODY = "only: nobody outside of the container can reach it"
-LISTENS = r"""
-on all addresses -> passed
+on all addresses -> HTTP/1.1 200 OK
     printed: "\n8080\n\n"
-on both -> passed
+on both -> HTTP/1.1 200 OK
     printed: "127.0.0.1:8080\n8080\n\n"
-on 127.0.0.1 only -> failed
+on 127.0.0.1 only -> it listens on 127.0.0.1:8080 only: nobody outside of the container can reach it
     printed: "80\n127.0.0.1:8080\n\n"
-on ::1 only -> failed
+on ::1 only -> it listens on [::1]:8080 only: nobody outside of the container can reach it
     printed: "[::1]:8080\n127.0.0.1:80\n\n"
-on 127.0.0.1 without a network -> passed
+on 127.0.0.1 without a network -> HTTP/1.1 200 OK
     printed: "127.0.0.1:8080\n\n"
     networks: {"none": {"IPAddress": ""}, "bridge": {}}
 """
 
 
-@table(LOOKS, printed="")
-@pytest.mark.parametrize("test", [http(), {**TRUE, "service": 8080}], ids=["HTTP", "a command"])
-def test_wrong_port_says_which_are_open(fake, evaluate, test, row):
-    fake.set(listens=False, listeners=eval(row.printed))
+@table(LISTENS, printed=["\n\n\n"], listens=True, networks={})
+def test_service_that_nobody_reaches_fails_its_tests_and_says_where_it_listens(fake, evaluate, row):
+    fake.set(listens=row.listens, listeners="".join(row.printed), networks=row.networks)
+    answers(fake, TEXTS["ok"])
 
-    report = evaluate(["FROM x"], test, TRUE)
+    rows = evaluate(["FROM x"], http(), {**TRUE, "service": 8080}, TRUE)["test_results"]
 
-    assert [*statuses(report).values()] == ["failed", "passed"]
-    assert messages(report)[0] == row.then
-    assert not report["test_results"][0]["retried"]
-
-
-@table(LISTENS, printed="", networks={})
-def test_service_of_the_container_alone_gets_no_points(fake, evaluate, row):
-    fake.set(listeners=eval(row.printed), networks=row.networks)
-    answers(fake, OK)
-    beside = {**run_command("true"), "service": 8080}
-
-    report = evaluate(["FROM x"], http(), beside)
-
-    assert [*statuses(report).values()] == [row.then, "passed"]
-    assert messages(report)[0].endswith(NOBODY) is (row.then == "failed")
-    assert not report["test_results"][0]["retried"]
+    request, beside, other = (each["message"] for each in rows)
+    assert request == row.then
+    assert beside == (other if row.listens else row.then)
+    assert not any(each["retried"] for each in rows)
 
 
 # A `docker exec` that proves nothing: its faults, and what becomes of the test beside the service
-
 NO_BEGIN = "the container started, but the test did not begin in time (see --start-timeout)"
 EXECS = f"""
-the wait hangs once -> passed
-    faults: exec nth=1 do=hang
-the test hangs once before it begins -> passed
-    faults: exec nth=2 do=hang
-the wait hangs with each shell -> failed
-    faults: exec given=/bin/sh do=hang
-    message: {NO_BEGIN}
-the shell of the test hangs -> failed
-    faults: exec nth=2 do=hang; exec nth=4 do=hang
-    message: {NO_BEGIN}
-the shell is silent -> failed
-    faults: exec given=/bin/sh code=0
-    message: docker exec: exit code 0
-each program hangs -> engine
-    faults: exec do=hang
-    message: test 'beside': {NO_BEGIN}
+exec nth=1 do=hang -> passed
+exec nth=2 do=hang -> passed
+exec given=/bin/sh do=hang -> {NO_BEGIN}
+exec nth=2 do=hang; exec nth=4 do=hang -> {NO_BEGIN}
+exec given=/bin/sh code=0 -> docker exec: exit code 0
+exec do=hang -> test 'beside': {NO_BEGIN}
 """
 
 
-@table(EXECS, faults="", message="")
-@pytest.mark.parametrize("kind", ["command", "HTTP"])
-def test_exec_that_proves_nothing_fails_no_other_test(fake, evaluate, row, kind):
-    answers(fake, OK)
-    beside = {**(http() if kind == "HTTP" else run_command("true")), "id": "beside"}
-    fake.inject(row.faults)
+@table(EXECS)
+@pytest.mark.parametrize("test", [http(), TRUE], ids=["HTTP", "a command"])
+def test_exec_that_proves_nothing_fails_no_other_test(fake, evaluate, row, test):
+    answers(fake, TEXTS["ok"])
+    fake.inject(row.when)
 
-    report = evaluate(["FROM x"], {**beside, "service": 8080}, TRUE)
+    report = evaluate(["FROM x"], {**test, "id": "beside", "service": 8080}, TRUE)
 
-    rows = report["test_results"]
-    error = report["error"] or {"message": ""}
-    assert row.message in error["message"] + rows[0]["message"]
-    if row.then == "engine":
-        assert outcome(report) == "engine"
+    beside, other = report["test_results"]
+    if report["error"]:
+        assert (report["error"]["kind"], report["error"]["message"]) == ("engine", row.then)
     else:
-        assert [*statuses(report).values()] == [row.then, "passed"]
-        assert rows[0]["retried"]
+        assert row.then in (beside["status"], beside["message"])
+        assert beside["retried"]
+        assert other["passed"]
