@@ -4,13 +4,12 @@ import os
 import re
 import signal
 import threading
-import time
+from pathlib import Path
 from unittest import mock
 
 import pytest
 from cases import TRUE, run_command
 from conftest import called, outcome
-from engine import wait_for
 
 import DockerfileEvaluator as de
 
@@ -30,12 +29,13 @@ def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_non
         evaluate(["FROM x"], TRUE, TRUE)
 
     first, second = re.findall("--tag=dockerfile-evaluator:(.*?)'", str(fake.calls("build")))
-    containers = re.findall("--name=dockerfile-evaluator-(.*?)-[^-]*'", str(fake.calls("run")))
-    assert containers == [first, first, second, second]
+    runs = fake.calls("run")
+    assert re.findall("--name=dockerfile-evaluator-(.*?)-[^-]*'", str(runs)) == (
+        [first, first, second, second]
+    )
     assert first != second
     assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)
-    one, other, *_ = map(set, fake.calls("run"))
-    assert len(one - other) == 2
+    assert len(set(runs[0]) - set(runs[1])) == 2
 
 
 # What cannot be removed. That nothing is left: test_injection.py after each fault, test_engine.py
@@ -55,14 +55,10 @@ def test_clean_up_has_one_time_limit_for_everything(fake, evaluate):
 
 def test_image_that_is_left_is_a_warning_even_if_another_one_was_gone(fake, evaluate):
     """Docker names both errors."""
-    gone, used = "No such image: x:1", "conflict: a container is using its referenced image"
-    fake.fault(
-        "image rm", stderr="".join(f"Error response from daemon: {it}\n" for it in (gone, used))
-    )
+    error = "Error response from daemon: "
+    fake.fault("image rm", stderr=f"{error}No such image: x:1\n{error}conflict: it is in use\n")
 
-    report = evaluate(["FROM x"], TRUE)
-
-    assert len(report["warnings"]) == len(fake.left()) == 1
+    assert len(evaluate(["FROM x"], TRUE)["warnings"]) == len(fake.left()) == 1
 
 
 # What others have left; that of a run that was killed is in test_engine.py, too
@@ -86,20 +82,21 @@ OF_OTHERS = f"""
 """
 
 
-@pytest.mark.parametrize("name", [":", "-"])
-def test_leftovers_of_another_user_stay(fake, evaluate, left, monkeypatch, tmp_path, name):
+def test_leftovers_of_another_user_stay(fake, evaluate, left, monkeypatch, tmp_path):
     """An image belongs to who runs its process, a folder to its owner."""
-    name = f"dockerfile-evaluator{name}{GONE}"
-    if ":" in name:
-        (fake.images / name).touch()
-        monkeypatch.setattr(os, "kill", mock.Mock(side_effect=PermissionError))
-    else:
-        (tmp_path / "tmp" / name).mkdir()
-        monkeypatch.setattr(os, "getuid", lambda: 4242)
+
+    def kill(process, _number):
+        raise PermissionError if process == 77 else ProcessLookupError
+
+    (fake.images / f"dockerfile-evaluator:{HOST}-77-0a1b2c").touch()
+    (tmp_path / "tmp" / f"dockerfile-evaluator-{GONE}").mkdir()
+    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+    before = left()
 
     evaluate(["FROM x"], TRUE)
 
-    assert left() == [name]
+    assert left() == before
 
 
 def test_other_pid_namespace_is_another_host():
@@ -135,9 +132,9 @@ def test_leftover_that_cannot_be_removed_costs_one_short_try(fake, evaluate):
 
     first, second = (evaluate(["FROM x"], TRUE) for _ in range(2))
 
-    assert [stuck in warning for warning in first["warnings"]] == [True]
-    assert second["warnings"] == []
-    assert [stuck in words for words in fake.calls("container rm")] == [True]
+    (warning,) = first["warnings"] + second["warnings"]
+    assert stuck in warning
+    assert fake.count("container rm") == 1
     assert first["summary"]["wall_time"] < 10
 
 
@@ -167,13 +164,10 @@ ENDS = {("build", signal.SIGTERM): signal.SIGHUP, ("run", signal.SIGHUP): signal
 def test_signal_ends_what_runs_and_is_the_exit_code(fake, main, call, number):
     """A test is ended by SIGKILL to docker: SIGHUP would be passed on to it."""
     fake.fault(call, "interrupt", number=number)
-    fake.fault("ps", "hang", nth=2)  # in the clean-up, which has its time
 
-    code = main()
+    assert main() == 128 + number
 
-    assert code == 128 + number
-    assert fake.killed == [(call, ENDS[call, number]), ("ps", signal.SIGHUP)]
-    assert fake.clock.now - fake.interrupted_at > de.COMMAND_TIMEOUT
+    assert fake.killed == [(call, ENDS[call, number])]
     assert fake.left() == []
 
 
@@ -194,14 +188,9 @@ def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(fake, ma
 def test_interrupt_ends_the_counting_of_a_long_output(fake, main):
     """Otherwise that takes a minute: the pattern is quadratic on lines of digits."""
     params = {"command": "yes $(printf %0999d 0) | head -n 9000", "count": r"(\d+) passed", "of": 1}
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    begun = time.monotonic()
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    code = main(test=("run_command", params))
-
-    assert code == 130
-    assert time.monotonic() - begun < 15
+    assert main(test=("run_command", params)) == 130
 
 
 def test_ignored_sighup_stays_ignored(fake, main):
@@ -214,25 +203,28 @@ def test_ignored_sighup_stays_ignored(fake, main):
     assert code == 0
 
 
+def test_third_signal_ends_the_program_even_if_a_write_blocks():
+    def interrupt_twice(_):
+        de.handle_signals(lambda *_: None)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+        return signal.getsignal(signal.SIGHUP)
+
+    assert called(interrupt_twice)[0] == signal.SIG_DFL
+
+
 # Interrupts of real processes
 
 
-@pytest.fixture
-def program(tmp_path, monkeypatch):
-    """Write a shell script named docker; put it first on the PATH, and return its path."""
-
-    def write(text):
-        file = tmp_path / "programs" / "docker"
-        file.parent.mkdir()
-        file.write_text(f"#!/bin/sh\n{text}\n")
-        file.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{file.parent}{os.pathsep}{os.environ['PATH']}")
-        return str(file)
-
-    return write
+def program(text):
+    """Write a shell script that plays docker; return its path."""
+    file = Path("docker").resolve()
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+    return str(file)
 
 
-def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(program, monkeypatch):
+def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(monkeypatch):
     """A terminal's Ctrl-C does not reach it."""
     monkeypatch.setattr(de, "END_TIMEOUT", 0.3)
     docker = de.Docker(program("trap '' HUP; echo deaf; while :; do sleep 9; done"))
@@ -245,7 +237,7 @@ def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(pro
     assert process.returncode == -signal.SIGKILL
 
 
-def test_child_of_docker_that_holds_its_output_is_not_waited_for(program):
+def test_child_of_docker_that_holds_its_output_is_not_waited_for():
     docker = de.Docker(program("until test -e over; do sleep 0.1; done & echo done"))
 
     answer = docker.call("version")
@@ -254,43 +246,22 @@ def test_child_of_docker_that_holds_its_output_is_not_waited_for(program):
     assert answer.stdout == "done\n"
 
 
-def test_log_of_a_service_ends_with_what_it_printed_last(program):
+def test_log_of_a_service_ends_with_what_it_printed_last():
     docker = de.Docker(program("yes | head -n 99999 >&2; echo the end"))
 
     assert de.service_log(docker, "x").endswith("y\nthe end\n")
 
 
-def test_docker_that_prints_nothing_ends_at_the_limit():
-    begun = time.monotonic()
-
-    with pytest.raises(de.EvaluationError):
-        de.Docker("sleep").call("9", timeout=0.3)
-
-    assert time.monotonic() - begun >= 0.3
-
-
-def test_third_signal_ends_a_write_that_nobody_reads(program, start, arguments, tmp_path):
-    program("touch called; exit 1")
-    os.mkfifo(tmp_path / "report.json")
-    process = start(*arguments(["FROM x"], TRUE))
-    wait_for(lambda: os.path.exists("called"))
-
-    wait_for(lambda: process.send_signal(signal.SIGINT) or process.poll())
-
-    assert process.returncode == -signal.SIGINT
-
-
-def test_ignored_sigchld_changes_nothing(program, arguments):
+def test_ignored_sigchld_changes_nothing(arguments):
     """Otherwise each exit code would be 0."""
-    program("exit 3")
+    words = arguments(["FROM x"], TRUE, more=["--docker", program("exit 3")])
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        code, out, err = called(de.main, *arguments(["FROM x"], TRUE))
+        _, _, err = called(de.main, *words)
     finally:
         signal.signal(signal.SIGCHLD, before)
 
-    assert code == 1
-    assert "exit code 3" in out + err
+    assert "exit code 3" in err
 
 
 def test_signal_while_inputs_are_read_ends_the_program(start, tmp_path):
