@@ -182,31 +182,26 @@ def test_title_with_line_ends_is_seen_by_the_digest_below_it(lines):
 
 
 def test_log_keeps_its_beginning_and_its_end():
-    text = "".join(f"line {number}\n" for number in range(10**5))
+    text = "".join(f"line {number}\n" for number in range(10**4))
 
     begin, end = read_log(text).log.split("\n[...]\n")
 
     assert text.startswith(begin)
     assert text.endswith(end)
-    assert len(begin) + len(end) == pytest.approx(de.LOG_LIMITS[0] + de.LOG_LIMITS[1], abs=20)
+    assert len(begin) + len(end) == pytest.approx(sum(de.LOG_LIMITS), abs=20)
 
 
-def test_many_lines_of_the_step_that_failed_are_kept_and_few_of_others():
-    others = "".join(
-        f"#{at} [1/9] RUN a\n#{at} 1.0 E: broken\n"
-        + f"#{at} 1.0 gcc\n" * 999
-        + f"#{at} DONE 1.0s\n"
-        for at in range(1, 100)
-    )
-    flood = "".join(f"#100 1.0 {'x' * 2000}{number}\n" for number in range(9000))
+def test_many_lines_of_the_step_that_failed_are_kept_and_closing_words_of_others():
+    others = "#1 [1/9] RUN a\n#1 1.0 E: broken\n" + "#1 1.0 gcc\n" * 999 + "#1 DONE 1.0s\n"
+    flood = "".join(f"#2 1.0 {'x' * 2000}{number}\n" for number in range(9000))
 
-    build = read_log(f"{others}#100 [2/9] RUN b\n#100 1.0 reason\n{flood}#100 ERROR: c\n")
+    build = read_log(f"{others}#2 [2/9] RUN b\n#2 1.0 reason\n{flood}#2 ERROR: c\n")
 
     assert build.output[0] == "reason"
     assert len(build.output) == 9001
     assert build.output[-1].endswith("x8999")
     assert len(build.output[-1]) <= 2 * de.MAX_OUTPUT_LINE
-    assert build.other_output == ["E: broken"] * 99
+    assert build.other_output == ["E: broken"]
 
 
 def test_line_is_read_to_its_end_after_a_progress_bar():

@@ -94,7 +94,7 @@ def test_leftovers_of_another_user_stay(fake, evaluate, left, monkeypatch, tmp_p
     monkeypatch.setattr(os, "getuid", lambda: 4242)
     before = left()
 
-    evaluate(["FROM x"], TRUE)
+    assert evaluate(["FROM x"], TRUE)["warnings"] == []
 
     assert left() == before
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 from cases import TRUE, run_command, table
-from conftest import schema
+from conftest import outcome, schema
 
 import DockerfileEvaluator as de
 
@@ -72,10 +72,8 @@ def test_schema_requires_every_field_and_knows_no_other():
     report = schema("report").schema
     parts = map(report["properties"].get, ("build", "environment", "error"))
     for part in (report, report["$defs"]["result"], *parts):
-        optional = set(part["properties"]) - set(part["required"])
-
         of_evaluate_all = {"repeated", "is_second_try", "other_attempt", "parallel"}
-        assert optional <= of_evaluate_all
+        assert {*part["properties"]} <= {*part["required"], *of_evaluate_all}
         assert part["additionalProperties"] is False
 
 
@@ -106,16 +104,12 @@ def test_percentage_is_rounded_down():
     assert {points: de.percent(*points) for points in PERCENTAGES} == PERCENTAGES
 
 
-def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(
-    fake, evaluate, monkeypatch
-):
-    monkeypatch.setattr(de, "RECOVERY_TIMEOUT", 0.2)
+def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(fake, evaluate):
     fake.fault("version", since=2)  # after the build
 
     report = evaluate(["FROM x", "RUN exit 3"], TRUE)
 
-    assert report["error"]["kind"] == "engine"
-    assert report["build"]["message"] == report["error"]["message"]
+    assert outcome(report) == "engine"
     assert report["environment"]["builder"] == "buildkit"
     assert "last words of the build" in report["build"]["log"]
 
@@ -139,8 +133,7 @@ def test_failed_write_leaves_the_old_file_and_no_other(monkeypatch):
     with pytest.raises(de.EvaluationError):
         de.write_file("report.json", "new")
 
-    assert Path("report.json").read_text() == "old"
-    assert os.listdir(".") == ["report.json"]
+    assert [Path(name).read_text() for name in os.listdir(".")] == ["old"]
 
 
 def test_report_can_be_a_pipe():
