@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 
@@ -15,14 +16,18 @@ import DockerfileEvaluator as de
 # Options that are passed to docker
 
 
-def test_build_is_given_the_users_options_name_dockerfile_and_context(fake, evaluate, tmp_path):
+def test_build_is_given_the_users_options_name_dockerfile_and_context(
+    fake, dockerfile, rubric, tmp_path
+):
+    """BuildKit follows no link to a Dockerfile."""
     options = ["--network=host", "--build-arg=A=b c", "--target=x"]
+    os.symlink(dockerfile("FROM x"), "link")
 
-    evaluate(["FROM x"], TRUE, build_options=options)
+    de.evaluate("link", "r", rubric(TRUE), context=".", build_options=options)
 
     ((*words, _tag, file, context),) = fake.calls("build")
     assert words == ["--force-rm", *options]
-    assert [file, context] == [f"--file={tmp_path}/context/Dockerfile", f"{tmp_path}/context"]
+    assert [file, context] == [f"--file={tmp_path}/context/Dockerfile", os.getcwd()]
 
 
 def test_run_is_given_options_of_the_evaluator_then_of_the_rubric_then_of_the_user(fake, evaluate):

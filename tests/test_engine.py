@@ -1,12 +1,10 @@
 """The evaluator on a real engine: verdicts, options, builds, interrupts, and nothing left."""
 
 import concurrent.futures
-import os
 import signal
-from pathlib import Path
 
 import pytest
-from cases import TRUE, files_exist
+from cases import TRUE
 from conftest import PROJECT, outcome, statuses
 from engine import Sleep, census, docker, end, wait_for
 
@@ -51,17 +49,6 @@ def test_example_passes_in_full_unless_it_is_flawed(networked_engine, monkeypatc
 
 
 # Builds
-
-
-def test_linked_dockerfile_builds(clean_engine, dockerfile, rubric, tmp_path):
-    path = dockerfile(BUSYBOX, "COPY file /")
-    os.rename(path, tmp_path / "elsewhere")
-    os.symlink(tmp_path / "elsewhere", path)
-    Path(path).with_name("file").touch()
-
-    report = de.evaluate(path, "r", rubric(files_exist("/file")))
-
-    assert outcome(report) == "passed"
 
 
 def is_old():

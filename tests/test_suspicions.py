@@ -86,6 +86,10 @@ gone | apk | recorded | WARNING: Ignoring http://dl.example.org/alpine/edge/main
 gone | apt | flakidock AngeleToR@docker-mldonkey | W: The repository 'http://deb.debian.org/debian stretch Release' does not have a Release file.
 gone | apt | shipwright 1580 | E: The repository 'http://archive.ubuntu.com/ubuntu zesty-backports Release' does no longer have a Release file.
 gone | apt | shipwright 1584 | E: The repository 'http://archive.ubuntu.com/ubuntu artful-backports Release' no longer has a Release file.
+network | own | a package | Error: could not download org.assertj:assertj-core from https://repo.example.org: Connection timed out
+network | own | a package | Error: could not download assert-plus from https://repo.example.org: Connection timed out
+network | own | a package | Error: could not download x/localhost-proxy from https://repo.example.org: Connection timed out
+network | own | beside a 404 | Get:404 http://deb.debian.org/x⏎curl: (22) 404⏎Error: read ECONNRESET
 network | curl | flakidock xetus-oss@docker-ossec-server | curl: (6) Could not resolve host: ossec.wazuh.com
 network | curl | shipwright 4536 | curl: (5) Could not resolve proxy: web-proxy.gre.hpecorp.net
 network | apt | shipwright 1221 | W: Failed to fetch http://archive.scrapy.org/ubuntu/dists/scrapy/Release.gpg  Could not resolve 'archive.scrapy.org'
@@ -348,19 +352,6 @@ def test_cause_comes_before_what_follows_from_it():
     assert de.suspicion(lines[::-1]) == ("network", lines[0])
 
 
-def test_error_of_the_network_counts_beside_a_404():
-    lines = ["Get:404 http://deb.debian.org/x", "curl: (22) 404", "Error: read ECONNRESET"]
-
-    assert de.suspicion(lines)[0] == "network"
-
-
-@pytest.mark.parametrize("name", ["org.assertj:assertj-core", "assert-plus", "x/localhost-proxy"])
-def test_name_of_a_package_makes_no_failure_one_of_the_program_under_test(name):
-    line = f"Error: could not download {name} from https://repo.example.org: Connection timed out"
-
-    assert de.suspicion([line])[0] == "network"
-
-
 ERRORS = {
     "fatal: unable to look up current user": "fatal: unable to look up current user",
     "make: *** [Makefile:2: all] Error 2": "c.c:1:10: fatal error: a.h: No such file or directory",
@@ -474,7 +465,7 @@ nginx: [emerg] socket() [::]:80 failed (97: Address family not supported by prot
 def test_failed_tests_that_miss_an_address_give_one_warning(fake, evaluate, line):
     failing, passing = (run_command(f"echo '{line}'; exit {code}") for code in (1, 0))
 
-    (warning,) = evaluate(["FROM x"], failing, failing)["warnings"]
+    warnings = evaluate(["FROM x"], failing, failing)["warnings"]
 
-    assert "IPv6" in warning
+    assert ["IPv6" in warning for warning in warnings] == [True]
     assert evaluate(["FROM x"], passing)["warnings"] == []
