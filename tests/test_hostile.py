@@ -6,7 +6,7 @@ import re
 import engine
 import pytest
 from cases import FALSE, TRUE, files_exist, output_contains, read_table, run_command
-from conftest import messages, outcome, statuses
+from conftest import outcome, statuses
 
 import DockerfileEvaluator as de
 
@@ -200,16 +200,18 @@ SHELLS = {
 def test_command_cannot_forge_or_lose_its_verdict(evaluate, shell):
     """Beside a service its shell is not process 1, which no signal ends."""
     service = {"service": True} if shell == "a service" else {}
-    failing, passing = (
-        [row for row in read_table(text, alone=False) if not (service and row.alone)]
-        for text in (FAILING, PASSING)
-    )
-    commands = [row.then.replace("NONCE", NONCE) for row in [*failing, *passing]]
+    rows = read_table(FAILING + PASSING, alone=False)
+    rows = [row for row in rows if not (service and row.alone)]
+    commands = [row.then.replace("NONCE", NONCE) for row in rows]
 
     report = evaluate(SHELLS[shell], *(run_command(command, **service) for command in commands))
 
-    expected = ["failed"] * len(failing) + ["passed"] * len(passing)
-    assert list(statuses(report).values()) == expected, messages(report)
+    wrong = [
+        (row.when, found["message"])
+        for row, found in zip(rows, report["test_results"])
+        if found["passed"] != (f"{row.when} ->" in PASSING)
+    ]
+    assert wrong == []
 
 
 # Floods
@@ -233,10 +235,4 @@ def test_floods_and_bombs_affect_only_their_own_test_and_take_little_memory(argu
     assert len(json.dumps(report())) < 1_000_000
     found = statuses(report())
     assert found.pop("forks") in ("timeout", "failed")  # a shell may end that cannot fork
-    assert found == {
-        "large": "passed",
-        "endless": "timeout",
-        "memory": "failed",
-        "no signals": "timeout",
-        "after": "passed",
-    }
+    assert " ".join(found.values()) == "passed timeout failed timeout passed"

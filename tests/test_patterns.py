@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cases import TRUE, output_contains, run_command, table
+from cases import TRUE, judged, output_contains, run_command, table
 from conftest import PROJECT, load_program
 
 import DockerfileEvaluator as de
@@ -51,83 +51,75 @@ MB = 2**20  # characters
 LIMIT = 5  # seconds
 
 
-class Readers:
-    """What reads a text."""
+def dockerfile(fail, text):
+    fail("build", text, error="dockerfile parse error on line 2: unknown flag: --link")
+    fail("build", text, error="failed to process ${V#v}")
 
-    def __init__(self, fake, evaluate):
-        self._fake, self._evaluate = fake, evaluate
 
-    def _fail(self, call, dockerfile="FROM x", **fault):
-        self._fake.set(faults=[])
-        self._fake.fault(call, **fault)
-        return self._evaluate([dockerfile], TRUE)
+def log(fail, text):
+    fail("build", at="RUN a", prints=text, error=1)
+    fail("build", at="COPY a /", error=f"a {text}")
+    fail("build", at=f"FROM {text}", error=f"a {text}")
+    fail("build", do="hang", at=text)
+    fail("build", stderr=f"a {text}")
 
-    def dockerfile(self, text):
-        self._fail("build", text, error="dockerfile parse error on line 2: unknown flag: --link")
-        self._fail("build", text, error="failed to process ${V#v}")
 
-    def log(self, text):
-        self._fail("build", at="RUN a", prints=text, error=1)
-        self._fail("build", at="COPY a /", error=f"a {text}")
-        self._fail("build", at=f"FROM {text}", error=f"a {text}")
-        self._fail("build", do="hang", at=text)
-        self._fail("build", stderr=f"a {text}")
+def answer(fail, text):
+    for call in ("version", "image inspect", "run", "container inspect", "control run"):
+        fail(call, stdout=text, stderr=text)
+        fail(call, code=0, stdout=text)
 
-    def answer(self, text):
-        for call in ("version", "image inspect", "run", "container inspect", "control run"):
-            self._fail(call, stdout=text, stderr=text)
-            self._fail(call, code=0, stdout=text)
 
-    def output(self, text):
-        (self._fake.root / "text").write_text(text)
-        counts = output_contains("cat text", "x" * 1000)
-        counts["params"].update(count=r"(\d+) passed", of=9)
-        self._evaluate(["FROM x"], run_command("cat text; false"), counts)
-        de.read_http(text.encode())
-        de.read_http(b"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n" + text.encode())
+def output(_, text):
+    counts = output_contains("x", "x" * 1000)
+    counts["params"].update(count=r"(\d+) passed", of=9)
+    judged(counts, text.encode())
+    judged(run_command("x"), text.encode(), code=1)
+    de.suspicion(text.splitlines())
+    for start in (b"", b"HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n"):
+        de.read_http(start + text.encode())
 
-    def rubric(self, text):
-        """The text is in all places of a rubric where it is allowed, and then in all."""
-        short = text[: de.MAX_ARGUMENT]
-        params = {"command": short, "contains": [short] * (1 + len(text) // len(short))}
-        test = {"type": "output_contains", "params": {**params, "draw": {"a": [0, 10**6]}}}
-        for item in (test, {**test, "id": text, "type": text}):
-            content = json.dumps({"tests": [item]}).encode()
-            with contextlib.suppress(de.EvaluationError):
-                rubric = de.read_rubric(content, "rubric.json")
-                list(review.lint(rubric.tests, None))
+
+def rubric(_, text):
+    """The text is in all places of a rubric where it is allowed, and then in all."""
+    short = text[: de.MAX_ARGUMENT]
+    test = output_contains(short, *[short] * 8)
+    test["params"]["draw"] = {"a": [0, 10**6]}
+    tests = (json.dumps({"tests": [item]}) for item in (test, {**test, "id": text, "type": text}))
+    for content in (*tests, text):
         with contextlib.suppress(de.EvaluationError):
-            de.read_rubric(text.encode(), "rubric.json")
-
-    def solution(self, text):
-        Path("Dockerfile").write_text(text)
-        review.workdir_of("Dockerfile")
-
-    def report(self, text):
-        """The text is in all places of a report, and then all of the file."""
-        report = self._evaluate(["FROM x"], TRUE)
-        report["test_results"][0].update(message=text, output=text)
-        report["build"]["log"] = text
-        report["environment"]["base_images"] = [text]
-        for content in (json.dumps(report), text):
-            Path("report.json").write_text(content)
-            with contextlib.suppress(ValueError, RecursionError):
-                lb.read_report("report.json", model="", sample="")
-            de.read_report("report.json")
-        lb.csv_cell(text)
+            list(review.lint(de.read_rubric(content.encode(), "rubric.json").tests, None))
 
 
-READERS = [name for name in vars(Readers) if not name.startswith("_")]
+def solution(_, text):
+    Path("Dockerfile").write_text(text)
+    review.workdir_of("Dockerfile")
+
+
+def report(fail, text):
+    """The text is in all places of a report, and then all of the file."""
+    content = fail("none")
+    content["test_results"][0].update(message=text, output=text)
+    content["build"]["log"] = text
+    content["environment"]["base_images"] = [text]
+    for each in (json.dumps(content), text):
+        Path("report.json").write_text(each)
+        with contextlib.suppress(ValueError, RecursionError):
+            lb.read_report("report.json", model="", sample="")
+    lb.csv_cell(text)
 
 
 @pytest.mark.long("150 texts, in two sizes")
 @table(HOSTILE, begin=None)
-@pytest.mark.parametrize("name", READERS)
-def test_reader_is_linear(fake, evaluate, name, row):
-    begin, repeated = row.begin or "", json.loads(row.then)
-    read = getattr(Readers(fake, evaluate), name)
+@pytest.mark.parametrize("read", [dockerfile, log, answer, output, rubric, solution, report])
+def test_reader_is_linear(fake, evaluate, read, row):
+    def fail(call, lines="FROM x", **fault):
+        fake.set(faults=[])
+        fake.fault(call, **fault)
+        return evaluate([lines], TRUE)
 
     for size in (MB // 16, MB):  # A reader that is not linear takes minutes for the second one.
+        repeated = json.loads(row.then)
         started_at = time.thread_time()
-        read(begin + repeated * (size // len(repeated)))
+        read(fail, (row.begin or "") + repeated * (size // len(repeated)))
         assert time.thread_time() - started_at < LIMIT

@@ -25,18 +25,10 @@ while IFS= read -r line && test "$line" != "$end"; do
   esac
 done
 path=${request#* }
-case ${path%% *} in
-  /early) printf 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n' ;;
-  /flaky) test $n -ge 3 || { printf 'HTTP/1.1 503 Not Yet\r\n\r\n'; exit; } ;;
-esac
 printf 'HTTP/1.1 '
 case ${path%% *} in
-  / | /early | /flaky) printf '200 OK\r\n\r\nhello' ;;
-  /moved) printf '302 Found\r\nLocation: /\r\n\r\nelsewhere' ;;
-  /chunks) printf '200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n' ;;
-  /open) printf '200 OK\r\nContent-Length: 5\r\n\r\nhello'; /opt/busybox sleep 60 ;;
+  /) printf '200 OK\r\n\r\nhello' ;;
   /late) /opt/busybox sleep 4; printf '200 OK\r\n\r\nhello' ;;
-  /bytes) printf '200 OK\r\n\r\n\0\377\nhe\\llo\0' ;;
   /large) printf '200 OK\r\n\r\nhello'; /opt/busybox head -c 100000000 /dev/zero ;;
   /echo) printf '200 OK\r\n\r\n%s <%s> <' "$request" "$header"; /opt/busybox head -c "$length"
     printf '> %s' "$n" ;;
@@ -46,31 +38,20 @@ esac
 QUOTES = "/'\"$(exit)`id`?a=%20&é\\"
 
 
-def request(path, *contains, timeout=30, **params):
-    if contains:
-        params["contains"] = list(contains)
+def request(path, timeout=30, **params):
     params["path"] = path
     return {"type": "http_responds", "service": 8080, "timeout": timeout, "params": params}
 
 
-REQUESTS = [
-    request("/", "hello"),
-    request("/", method="HEAD"),
-    request("/moved", "elsewhere", status=302),
-    request("/nothing", "GET /nothing HTTP/1.1", status=404),
-    request(QUOTES, f"GET {QUOTES} HTTP/1.1", status=404),
-    request("/chunks", "hello"),
-    request("/early", "hello"),
-    request("/flaky", "hello"),
-    request("/open", "hello", timeout=5),
-    request("/late", "hello"),
-    request("/bytes", "\nhe\\llo"),
-    request("/large", "hello"),
-]
 BODY = QUOTES * 1000 + "\n"
-POST = request(
-    "/echo", f'POST /echo HTTP/1.1\r <a "b"> <{BODY}> 1', body=BODY, headers={"X-Test": 'a "b"'}
-)
+ECHO = f'POST /echo HTTP/1.1\r <a "b"> <{BODY}> 1'
+REQUESTS = [
+    request("/", contains=["hello"]),
+    request(QUOTES, contains=[f"GET {QUOTES} HTTP/1.1"], status=404),
+    request("/late", contains=["hello"]),
+    request("/large", contains=["hello"]),
+    request("/echo", contains=[ECHO], body=BODY, headers={"X-Test": 'a "b"'}),
+]
 
 
 def serves():
@@ -87,7 +68,7 @@ def serves():
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_client_of_an_image_gets_what_a_server_sends(clean_engine, evaluate, client):
-    report = evaluate([*CLIENTS[client], *serves()], *REQUESTS, POST)
+    report = evaluate([*CLIENTS[client], *serves()], *REQUESTS)
 
     assert outcome(report) == "passed", messages(report)
 
@@ -117,28 +98,22 @@ def test_own_command_decides_only_the_tests_beside_it(clean_engine, evaluate, co
     assert message in messages(report)[0]
 
 
-# Addresses: what a request finds, by the address of the server and the network of its container
-
-
 ONLY = "it listens on 127.0.0.1:8080 only: nobody outside of the container can reach it"
+# The address of a server, the network of its container, and what a request finds
+ADDRESSES = {
+    ("0.0.0.0", ""): "HTTP/1.1 404 Not Found",
+    ("127.0.0.1", ""): ONLY,
+    ("127.0.0.1", "--network=none"): "HTTP/1.1 404 Not Found",
+}
 
 
-@pytest.mark.parametrize(
-    ("address", "options", "message"),
-    [
-        ("0.0.0.0", [], ""),
-        ("127.0.0.1", [], ONLY),
-        ("127.0.0.1", ["--network=none"], ""),
-        ("0.0.0.0", ["--network=none"], ""),
-    ],
-)
-def test_request_comes_from_outside(clean_engine, evaluate, address, options, message):
+@pytest.mark.parametrize(("address", "network"), ADDRESSES)
+def test_request_comes_from_outside(clean_engine, evaluate, address, network):
     lines = [BUSYBOX, f'CMD ["httpd", "-f", "-p", "{address}:8080"]']
 
-    report = evaluate(lines, request("/", status=404), run_options=options)
+    report = evaluate(lines, request("/", status=404), run_options=network.split())
 
-    assert outcome(report) == ("failed" if message else "passed"), messages(report)
-    assert message in messages(report)[0]
+    assert messages(report) == [ADDRESSES[address, network]]
 
 
 # Signals: a command has the verdict that it has without a service
@@ -157,13 +132,12 @@ SIGNALS = [
 ]
 
 
-@pytest.mark.parametrize("lines", [[BUSYBOX], DEBIAN[:1]], ids=["busybox", "debian"])
-def test_signals_have_the_same_effect_beside_a_service(clean_engine, evaluate, lines):
+@pytest.mark.parametrize("image", [BUSYBOX, DEBIAN[0]])
+def test_signals_have_the_same_effect_beside_a_service(clean_engine, evaluate, image):
     alone = [run_command(command) for command in SIGNALS]
     beside = [{**test, "service": True} for test in alone]
 
-    rows = evaluate([*lines, "CMD sleep 600"], *alone, *beside)["test_results"]
+    rows = evaluate([image, "CMD sleep 600"], *alone, *beside)["test_results"]
 
-    verdicts = [[row[key] for key in ("params", "status", "exit_code", "message")] for row in rows]
+    verdicts = [(row["status"], row["exit_code"], row["message"]) for row in rows]
     assert verdicts[: len(alone)] == verdicts[len(alone) :]
-    assert {status for _, status, *_ in verdicts} == {"passed", "failed"}
