@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -33,16 +33,13 @@ KEPT |= {"COVERAGE_PROCESS_CONFIG", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTEC
 
 @pytest.fixture(scope="session", autouse=True)
 def default_signals():
-    """Give child processes the default signals, even if pytest was started by nohup.
+    """Give child processes the default signals, even if pytest was started by nohup or with &.
 
     An ignored signal is inherited by child processes, a handler is not.
     """
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
-        if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)
@@ -207,13 +204,8 @@ def start():
 
 
 def load_program(path):
-    """Import a program of the project by its path, under the name that it has as a module."""
-    name = Path(str(path)).stem
-    spec = importlib.util.spec_from_file_location(name, str(path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    """Import a program of the project by its path."""
+    return importlib.import_module(path.stem)
 
 
 def outcome(report):
@@ -298,8 +290,7 @@ def example_image(networked_engine):
     docker("image", "rm", "readme-example")
 
 
-def can_start_engines():
-    return not os.getuid() and bool(shutil.which("dockerd"))
+CAN_START_ENGINES = not os.getuid() and shutil.which("dockerd")
 
 
 @functools.lru_cache(maxsize=None)
@@ -312,7 +303,7 @@ def saved(*images):
 @pytest.fixture(scope="session")
 def own_engine(any_engine, tmp_path_factory):
     """Return the engine of this worker, whose registries are fake; None if all tests share one."""
-    if "PYTEST_XDIST_WORKER" not in os.environ or not can_start_engines():
+    if "PYTEST_XDIST_WORKER" not in os.environ or not CAN_START_ENGINES:
         yield None
         return
     hub = FakeHub(tmp_path_factory.mktemp("hub"))
@@ -334,7 +325,7 @@ def engine(own_engine, monkeypatch):
 @pytest.fixture(scope="module")
 def private_engine(any_engine, tmp_path_factory):
     """Return a function that starts engines with busybox:stable, which the test may damage."""
-    if not can_start_engines():
+    if not CAN_START_ENGINES:
         skip("a private engine needs root and dockerd")
     with contextlib.ExitStack() as stack:
 
@@ -353,24 +344,9 @@ def clean_engine(engine):
     assert census() == before
 
 
-MARKERS = """
-private: needs engines of its own, which it may damage
-no_podman: needs docker itself
-image_store: can differ on the containerd image store
-networked: installs Debian's packages; one after another
-long(why): not in tests/run quick
-release: only in tests/run all
-"""
-
-
 def pytest_addoption(parser):
     text = "write tests/transcripts/ anew"
     parser.addoption("--rewrite-transcripts", action="store_true", help=text)
-
-
-def pytest_configure(config):
-    for marker in MARKERS.strip().splitlines():
-        config.addinivalue_line("markers", marker)
 
 
 MARKS = {  # of tests with a fixture

@@ -5,14 +5,12 @@ import json
 import time
 from pathlib import Path
 
+import leaderboard as lb
 import pytest
+import review
 from cases import TRUE, judged, output_contains, run_command, table
-from conftest import PROJECT, load_program
 
 import DockerfileEvaluator as de
-
-lb = load_program(PROJECT / "reports" / "leaderboard.py")
-review = load_program(PROJECT / "rubrics" / "review.py")
 
 # What is repeated in a text, and what begins it
 HOSTILE = r"""
