@@ -570,11 +570,6 @@ def killed_within(engine, call, work, fault):
     return reply._replace(code=KILLED)
 
 
-def killed_and_done_later(engine, _call, work, _fault):
-    engine.complete(work)
-    return Reply(KILLED)
-
-
 def cannot_start(*_):
     raise OSError(errno.EAGAIN, "no more processes")
 
@@ -610,7 +605,6 @@ FAULTS = {
     "no process": cannot_start,
     "cut": cut,
     "die within": killed_within,
-    "die, done later": killed_and_done_later,
     "interrupt": interrupted,
     "interrupt and go on": interrupted,
 }  # and fail, hang, die, "… after" and print: ended()
