@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from cases import FALSE, LOOK, TRUE, files_exist, read_tests, run_command, table
-from conftest import called, messages, outcome, statuses
+from cases import FALSE, LOOK, TRUE, read_tests, run_command, table
+from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
 
@@ -108,33 +106,3 @@ def test_up_to_four_checks_run_in_parallel_as_the_engine_has_processors(fake, ev
 
     assert outcome(report) == "passed", "too few run in parallel"
     assert max(map(int, log(fake))) == parallel
-
-
-def test_commands_run_one_at_a_time_and_alone(fake, evaluate):
-    """The folder exists while a command runs: nothing else may find it."""
-    fake.shell(
-        'case "$*" in *passwd*) test ! -e running || exit 1; esac',
-        'exec /bin/sh "$@"',
-    )
-    command = run_command("mkdir running && sleep 0.1 && rmdir running")
-    after_a = {**LOOK, "requires": ["a"]}
-
-    report = evaluate(["FROM x"], {**command, "id": "a"}, command, after_a, command, LOOK)
-
-    assert outcome(report) == "passed"
-
-
-def test_results_are_shown_in_the_order_of_the_rubric(fake, arguments):
-    """The first of two checks that run together waits for the end of the second."""
-    fake.shell(
-        'case "$*" in *late*) touch late; esac',
-        'case "$*" in *early*) touch early',
-        "for n in $(seq 99); do test -e late || sleep 0.05; done; esac",
-        'exec "/bin/sh" "$@"',
-    )
-
-    _, out, _ = called(
-        de.main, *arguments(["FROM x"], LOOK, files_exist("early"), files_exist("late"))
-    )
-
-    assert re.findall("found (.*?)  ", out) == ["/etc/passwd", "early", "late"]

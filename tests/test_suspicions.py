@@ -8,8 +8,6 @@ fails so, or without memory, space or threads.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 from cases import run_command
 
@@ -306,35 +304,25 @@ network | gpg | shipwright 108 | gpg: keyserver receive failed: No data
 """
 
 
-class Row(NamedTuple):
-    """An output and where it is from."""
-
-    kind: str
-    tool: str
-    origin: str
-    lines: list[str]
-
-
-def read(text):
-    """Return the rows of a text; a line that begins with # is a title."""
-    lines = [line for line in text.split("\n") if line and not line.startswith("# ")]
-    cells = [line.split(" | ", 3) for line in lines]
-    return [Row(kind, tool, origin, line.split("⏎")) for kind, tool, origin, line in cells]
+def rows(text):
+    """Give a test a kind and lines at a time; a line that begins with # is a title."""
+    params = [
+        pytest.param(kind, line.split("⏎"), id=f"{tool}: {line[:60]}")
+        for kind, tool, _, line in (
+            line.split(" | ", 3) for line in text.split("\n") if line[:2] not in ("", "# ")
+        )
+    ]
+    return pytest.mark.parametrize(("kind", "lines"), params)
 
 
-def name(row):
-    """Return the name of a row in the list of tests."""
-    return f"{row.tool}: {row.lines[0][:60]}"
+@rows(SUSPICIOUS)
+def test_real_line_is_suspicious(kind, lines):
+    assert de.suspicion(["first", *lines, "last"])[0] == kind
 
 
-@pytest.mark.parametrize("row", read(SUSPICIOUS), ids=name)
-def test_real_line_is_suspicious(row):
-    assert de.suspicion(["first", *row.lines, "last"])[0] == row.kind
-
-
-@pytest.mark.parametrize("row", read(HARMLESS) + read(ORDINARY), ids=name)
-def test_line_that_only_looks_like_trouble_is_not(row):
-    assert de.suspicion(["first", *row.lines, "last"]) == (None, "")
+@rows(HARMLESS + ORDINARY)
+def test_line_that_only_looks_like_trouble_is_not(kind, lines):
+    assert de.suspicion(["first", *lines, "last"]) == (None, "")
 
 
 def test_first_line_of_the_first_kind_is_shown():
