@@ -149,8 +149,6 @@ class Process:
         is_one = stderr == subprocess.STDOUT
         self.stdout = self._file(reply.stdout + reply.stderr * is_one)
         self.stderr = self._file(reply.stderr) if stderr == subprocess.PIPE else None
-        if hasattr(stderr, "write"):
-            stderr.write(reply.stderr.encode())
 
     def _file(self, text):
         """Return a file, since a pipe would be full after 64 KiB."""
@@ -335,13 +333,9 @@ class Engine:
         """Play os.killpg()."""
         process = self._processes[pid]
         self.killed.append((process.call.name, number))
-        self.complete(process.late)
         process.returncode = -number
-
-    def complete(self, work):
-        """Let the engine complete a bit later what a docker has begun."""
-        if work:
-            self.late = (self.clock.now + LATE, work)
+        if process.late:
+            self.late = (self.clock.now + LATE, process.late)
 
     def _catch_up(self, now):
         """Do what is late."""
