@@ -1,6 +1,5 @@
 """The evaluator on a real engine: verdicts, options, builds, interrupts, and nothing left."""
 
-import concurrent.futures
 import signal
 
 import pytest
@@ -75,16 +74,6 @@ def test_syntax_that_the_builder_does_not_know_is_a_usage_error(engine, evaluate
     report = evaluate(text.split("\n"), TRUE)
 
     assert outcome(report) == (of_old if is_old() else of_new)
-
-
-def test_failed_builds_beside_each_other_are_no_faults_of_the_engine(engine, dockerfile, rubric):
-    """BuildKit executes their steps once for all."""
-    words = (dockerfile(BUSYBOX, "RUN sleep 1", "COPY missing /"), "r", rubric(TRUE))
-
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        outcomes = [outcome(report) for report in pool.map(lambda _: de.evaluate(*words), range(6))]
-
-    assert outcomes == ["build"] * 6
 
 
 # Interrupts

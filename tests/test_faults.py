@@ -145,23 +145,6 @@ def test_no_registry_is_no_fault_of_the_dockerfile_but_what_it_does_itself_is(
 # The engine
 
 
-@pytest.fixture
-def without_bridge(private):
-    """Delete the bridge: the engine builds images, but no container gets a network."""
-    for change in ("down", "name hidden"):
-        private.inside("ip", "link", "set", "docker0", *change.split())
-    yield
-    private.inside("ip", "link", "set", "hidden", "name", "docker0")
-    private.inside("ip", "link", "set", "docker0", "up")
-
-
-@pytest.mark.parametrize("instruction", ["RUN", "LABEL"], ids=["build", "test"])
-def test_no_bridge_for_a_build_or_a_test_is_an_engine_error(without_bridge, evaluate, instruction):
-    lines = [BUSYBOX, f"{instruction} a={os.urandom(8).hex()}"]
-
-    assert outcome(evaluate(lines, TRUE)) == "engine"
-
-
 @pytest.fixture(scope="module")
 def small_disk(private_engine):
     """Return an engine with a small disk."""

@@ -87,45 +87,34 @@ def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluat
     assert 0 <= first < 2 <= second < 9
 
 
-# What a container with the nonce f00d prints, its output, and the exit code in its end marker (or
-# how far it came)
+# What a container with the nonce f00d prints, its output, how far it came, and its exit code
 PRINTED = {
-    "the markers surround the output": ("f00d=B\na needlef00d=E 0\n", "a needle", 0),
-    "text is before and after the markers": (
-        "needlef00d=B\na needf00d=E 0\nneedle",
-        "a need",
-        0,
+    "f00d=B\na needlef00d=E 0\n": ("a needle", de.EXIT, 0),
+    "needlef00d=B\na needf00d=E 0\nneedle": ("a need", de.EXIT, 0),
+    # The nonce in what is no marker
+    "f00d=B\nf00d=E 1234\nf00d=B eedf00df00d=E 0\n": (
+        *("f00d=E 1234\nf00d=B eedf00d", de.EXIT, 0),
     ),
-    "the output has the nonce in what is no marker": (
-        "f00d=B\nf00d=E 1234\nf00d=B eedf00df00d=E 0\n",
-        "f00d=E 1234\nf00d=B eedf00d",
-        0,
-    ),
-    "an exit code of three digits": ("f00d=B\na needlef00d=E 123\n", "a needle", 123),
-    "two end markers: the first": ("f00d=B\na needlef00d=E 0\nf00d=E 1\n", "a needle", 0),
-    "no end marker": ("f00d=B\na needle", "a needle", "test"),
-    "an end marker without the end of its line": (
-        "f00d=B\na needlef00d=E 0",
-        "a needlef00d=E 0",
-        "test",
-    ),
-    "no begin marker": ("needlef00d=E 0\n", "", "start"),
-    "the markers of another nonce": ("c0de=B\nneedlec0de=E 0\n", "", "start"),
+    "f00d=B\na needlef00d=E 123\n": ("a needle", de.EXIT, 123),
+    "f00d=B\na needlef00d=E 0\nf00d=E 1\n": ("a needle", de.EXIT, 0),
+    "f00d=B\na needle": ("a needle", de.TEST, None),
+    "f00d=B\na needlef00d=E 0": ("a needlef00d=E 0", de.TEST, None),
+    "needlef00d=E 0\n": ("", de.START, None),
+    # Another nonce
+    "c0de=B\nneedlec0de=E 0\n": ("", de.START, None),
 }
 
 
-@pytest.mark.parametrize("what", PRINTED)
-def test_only_what_is_between_the_markers_counts_however_reads_cut_it(what, monkeypatch):
+def test_only_what_is_between_the_markers_counts_however_reads_cut_it(monkeypatch):
     monkeypatch.setattr(de, "token_hex", lambda _: "f00d")
-    text, output, end = PRINTED[what]
-    for size in range(1, len(text) + 1):
-        capture = de.Capture()
-        for at in range(0, len(text), size):
-            capture.feed(text[at : at + size].encode())
-        capture.finish()
+    for text, expected in PRINTED.items():
+        for size in range(1, len(text) + 1):
+            capture = de.Capture()
+            for at in range(0, len(text), size):
+                capture.feed(text[at : at + size].encode())
+            capture.finish()
 
-        code = capture.phase if capture.exit_code is None else capture.exit_code
-        assert (capture.output.text(), code) == (output, end)
+            assert (capture.output.text(), capture.phase, capture.exit_code) == expected
 
 
 # What is looked for in a line with colour codes
