@@ -30,12 +30,11 @@ def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_non
 
     first, second = re.findall("--tag=dockerfile-evaluator:(.*?)'", str(fake.calls("build")))
     runs = fake.calls("run")
-    assert re.findall("--name=dockerfile-evaluator-(.*?)-[^-]*'", str(runs)) == (
-        [first, first, second, second]
-    )
+    names = re.findall("--name=dockerfile-evaluator-(.*?)-[^-]*'", str(runs))
+    assert names == [first, first, second, second]
     assert first != second
     assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)
-    assert len(set(runs[0]) - set(runs[1])) == 2
+    assert len(set(runs[0]) - set(runs[1])) == 2, "the names and nonces of two tests"
 
 
 # What cannot be removed. That nothing is left: test_injection.py after each fault, test_engine.py
@@ -177,20 +176,19 @@ def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(fake, ma
     fake.fault("image rm", "interrupt and go on", number=signal.SIGTERM, nth=1)
     fake.fault("image rm", do)
 
-    code = main()
-
-    assert code == 130
+    assert main() == 130
     assert len(report()["warnings"]) == 1
     assert report()["summary"]["wall_time"] < 2 * de.END_TIMEOUT
     assert [":" in name for name in fake.left()] == [True]
 
 
-def test_interrupt_ends_the_counting_of_a_long_output(fake, main):
+def test_interrupt_ends_the_counting_of_a_long_output(fake, main, report):
     """Otherwise that takes a minute: the pattern is quadratic on lines of digits."""
     params = {"command": "yes $(printf %0999d 0) | head -n 9000", "count": r"(\d+) passed", "of": 1}
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 
     assert main(test=("run_command", params)) == 130
+    assert outcome({**report(), "error": None}) == "not_run"
 
 
 def test_ignored_sighup_stays_ignored(fake, main):

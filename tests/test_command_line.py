@@ -1,7 +1,5 @@
 """Section 1 of the specification: the command line. What it prints is in transcripts/."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -139,9 +137,8 @@ def test_suspicious_line_of_a_build_is_cut_and_escaped_in_its_warning(fake, eval
 
     (warning,) = evaluate(["FROM x"], FALSE)["warnings"]
 
-    assert "Could not resolve host" in warning
+    assert "Could not resolve host" in warning[:1000] == warning
     assert warning.isprintable()
-    assert len(warning) < 1000
 
 
 def test_log_is_shown_without_colors_and_in_a_small_character_set(fake, arguments):

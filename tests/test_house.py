@@ -1,7 +1,5 @@
 """Rules for the source: imports, and the folders of the project."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Section 6: what the digest of the inputs covers, --resume, --overlay, pipes, evaluate()."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -171,9 +169,8 @@ def test_dockerfile_whose_name_buildkit_cannot_take_is_piped(fake, options, name
     """It would be a failed build: BuildKit finds no such file, or breaks off."""
     os.rename("context/Dockerfile", name)
 
-    report = de.evaluate(name, "r", "rubric.json")
+    de.evaluate(name, "r", "rubric.json")
 
-    assert outcome(report) == "passed"
     assert fake.calls("build")[0][-2] == "--file=-"
 
 
@@ -187,42 +184,32 @@ def test_dockerfile_on_standard_input_can_be_a_file(fake, options):
 # --overlay: shell commands that make files in `context` and `overlay`, and what the copy has then
 
 LAID = {
-    "files beside others": (
-        "cd context; mkdir .git b ../overlay/b; echo 1 >a; echo 2 >b/c; cp b/c ../overlay/a",
-        [".git/", "a: 2", "b/", "b/c: 2"],
+    # Files beside others
+    "cd context; mkdir .git b ../overlay/b; echo 1 >a; echo 2 >b/c; cp b/c ../overlay/a": (
+        *(".git/", "a: 2", "b/", "b/c: 2"),
     ),
-    "a file over a link to a file": (
-        "ln -s ../out/file context/x; echo new >overlay/x",
-        ["x: new"],
-    ),
-    "a folder over a link to a folder": (
-        "ln -s ../out context/x; mkdir overlay/x; echo new >overlay/x/file",
-        ["x/", "x/file: new"],
-    ),
-    "a folder over a file": (
-        "echo old >context/x; mkdir overlay/x; echo new >overlay/x/y",
-        ["x/", "x/y: new"],
-    ),
-    "a file over a folder": ("mkdir -p context/x/y; echo new >overlay/x", ["x: new"]),
-    "a link over a folder": ("mkdir -p context/x/y; ln -s /etc overlay/x", ["x -> /etc"]),
-    "a link over a link": ("ln -s ../out context/x; ln -s y overlay/x", ["x -> y"]),
-    "pipes": ("mkfifo context/x overlay/y", []),
+    # Over a link to a file, a link to a folder, a file and a folder
+    "ln -s ../out/file context/x; echo new >overlay/x": ("x: new",),
+    "ln -s ../out context/x; mkdir overlay/x; echo new >overlay/x/y": ("x/", "x/y: new"),
+    "echo old >context/x; mkdir overlay/x; echo new >overlay/x/y": ("x/", "x/y: new"),
+    "mkdir -p context/x/y; echo new >overlay/x": ("x: new",),
+    # A link over others
+    "mkdir -p context/x/y; ln -s /etc overlay/x": ("x -> /etc",),
+    "ln -s ../out context/x; ln -s y overlay/x": ("x -> y",),
+    "mkfifo context/x overlay/y": (),
 }
 
 
-@pytest.mark.parametrize("what", LAID)
-def test_overlay_lies_over_a_copy_and_nothing_is_written_through_a_link(what):
-    shell, expected = LAID[what]
+@pytest.mark.parametrize("shell", LAID)
+def test_overlay_lies_over_a_copy_and_nothing_is_written_through_a_link(shell):
     sh(f"mkdir context overlay out; echo outside >out/file; {shell}")
-    before = sh("ls -lR context")
+    before = sh("ls -lR context out")
     options = de.Options("", "", context="context", overlay="overlay")
 
     with de.build_context(de.Workspace(de.Docker("docker")), options) as folder:
-        copied = files_of(folder)
+        assert files_of(folder) == [*LAID[shell]]
 
-    assert copied == expected
-    assert sh("ls -lR context") == before
-    assert files_of("out") == ["file: outside"]
+    assert sh("ls -lR context out") == before
     assert not os.path.exists(folder)
 
 

@@ -4,8 +4,6 @@ For each message real lines that it must match; after each one that it must not:
 the Dockerfile, which can write docker's words in names.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

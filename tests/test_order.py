@@ -1,7 +1,5 @@
 """The order of the tests (section 3), and what `requires` means for it (section 2)."""
 
-from __future__ import annotations
-
 import pytest
 from cases import FALSE, LOOK, TRUE, read_tests, run_command, table
 from conftest import messages, outcome, statuses

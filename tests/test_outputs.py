@@ -4,8 +4,6 @@ tests/logs/outputs.json has real lines of curl, apt, pip, npm and many others; "
 looks like trouble of the host. tests/logs/good has logs of builds that succeeded.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

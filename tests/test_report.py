@@ -1,7 +1,5 @@
 """Section 5, the report: fields and totals, no score, and how files are written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from unittest import mock

@@ -4,8 +4,6 @@ Each case of a result file is tried in the shells of this host, and on a real en
 its images.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Section 2, the rubric: what is read, every mistake with its place, drawn numbers, the schema."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -6,8 +6,6 @@ issue on GitHub, the documentation of the tool, or "recorded": the tool ran agai
 fails so, or without memory, space or threads.
 """
 
-from __future__ import annotations
-
 import pytest
 from cases import run_command
 
