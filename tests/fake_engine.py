@@ -290,7 +290,7 @@ class Engine:
         return [words for call, words in self._calls() if call == name]
 
     def count(self, name):
-        return self.names().count(name)
+        return len(self.calls(name))
 
     def left(self):
         """Return the names of all containers and images that exist."""

@@ -129,11 +129,10 @@ JUDGEMENTS = [  # params, an answer, what it earns, and the message
 ]
 
 
-@pytest.mark.parametrize(("params", "answer", "earned", "message"), JUDGEMENTS)
-def test_judgement_of_an_answer(params, answer, earned, message):
-    (test,) = read_tests(http(**params))
-
-    assert test.check.judge(0, de.Printed(answer)) == (earned, message)
+def test_judgement_of_an_answer():
+    for params, answer, *expected in JUDGEMENTS:
+        (test,) = read_tests(http(**params))
+        assert [*test.check.judge(0, de.Printed(answer))] == expected
 
 
 # The script that sends a request, on this machine
@@ -185,7 +184,7 @@ def send(shell, server, text, seconds=60):
 
 def exchange(shell, server, text="GET /", end="closes"):
     """Send a request to a server that answers; return what it got, and what is printed."""
-    seconds = 6 if end == "never closes" else 60
+    seconds = 10 if end == "never closes" else 60
     with send(shell, server, text, seconds) as process, server.accept()[0] as connection:
         asked = connection.recv(len(text.encode()), socket.MSG_WAITALL)
         connection.settimeout(0.3)
