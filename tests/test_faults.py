@@ -114,20 +114,16 @@ OWN_FAULTS = [
     f"FROM {64 * 'a'}",  # looks like an id
     'FROM busybox:stable AS a\nONBUILD RUN ["/nosuch"]\nFROM a',
     "FROM busybox:stable \\\nAS first\nFROM busybox:stable\nCOPY --from=first /no-such-file /",
+    f"FROM busybox:stable\nCOPY --from={64 * 'a'} /a /b",
+    "FROM busybox:stable\nCOPY --from=busybox:stable /no-such-file /",
+    'FROM busybox:stable\nCOPY ["a\\n#9 FROM x\\n#9 ERROR: dial tcp", "/"]',
+    "FROM busybox:stable\nADD https://ghcr.io/x /",
+    "FROM busybox:stable\nADD http://127.0.0.1/x /",
+    'FROM busybox:stable\nRUN ["docker.io"]',
+    "FROM busybox:stable\nRUN kill -9 1; kill -9 $PPID; sh -c 'kill -9 $$'; exit $?",
+    "FROM busybox:stable\nWORKDIR /etc/passwd",
+    'FROM busybox:stable\nSHELL ["/no-such-shell"]\nRUN true',
 ]
-OWN_FAULTS_AFTER_FROM = [
-    f"COPY --from={64 * 'a'} /a /b",
-    "COPY --from=busybox:stable /no-such-file /",
-    r'COPY ["a\n#9 FROM x\n#9 ERROR: dial tcp", "/"]',
-    "ADD https://ghcr.io/x /",
-    "ADD http://127.0.0.1/x /",
-    'RUN ["docker.io"]',
-    "RUN kill -9 1; kill -9 $PPID; sh -c 'kill -9 $$'; exit $?",
-    "WORKDIR /etc/passwd",
-    'SHELL ["/no-such-shell"]\nRUN true',
-]
-
-
 IMAGES = ["FROM node:20-slim", "FROM registry.k8s.io/x", "FROM nobody-knows.example/x"]
 
 
@@ -137,9 +133,8 @@ def test_no_registry_is_no_fault_of_the_dockerfile_but_what_it_does_itself_is(
 ):
     """The engine has no network."""
     monkeypatch.setenv("DOCKER_HOST", small_disk.host)
-    own = [*OWN_FAULTS, *(f"{BUSYBOX}\n{text}" for text in OWN_FAULTS_AFTER_FROM)]
 
-    expect({**dict.fromkeys(own, "build"), **dict.fromkeys(IMAGES, "registry")})
+    expect({**dict.fromkeys(OWN_FAULTS, "build"), **dict.fromkeys(IMAGES, "registry")})
 
 
 # The engine
@@ -254,14 +249,12 @@ def test_accident_is_no_fault_of_the_dockerfile(harmed, evaluate, row):
     slow = run_command("true" if place == "build" else command, timeout=limit)
 
     limits = {"RECOVERY_TIMEOUT": row.wait, "COMMAND_TIMEOUT": row.wait + 3, "CREATE_TIMEOUT": 2.0}
+    options = {"build_timeout": limit, "start_timeout": limit}
     with mock.patch.multiple(de, **limits), concurrent.futures.ThreadPoolExecutor(1) as pool:
-        done = pool.submit(
-            evaluate, lines, TRUE, slow, TRUE, build_timeout=limit, start_timeout=limit
-        )
+        done = pool.submit(evaluate, lines, TRUE, slow, TRUE, **options)
         for how in accidents.split():
             sleep.wait()
             harm(harmed, sleep, how)
         wait_for(lambda: end(sleep.processes()) or done.done(), seconds=300)
 
     assert outcome(done.result()) == row.then
-    assert "busybox:stable" in done.result()["build"]["log"]
