@@ -183,6 +183,16 @@ def run_error(command, code):
     return f'process "/bin/sh -c {command}" did not complete successfully: exit code: {code}'
 
 
+FAILING = {  # instructions: docker's exit code, what is printed, and docker's error
+    "COPY missing .*": (1, "", '"/missing": not found'),
+    r"RUN (exit ([1-9]\d*).*)": (1, "last words of the build", run_error(r"\1", r"\2")),
+    r'RUN (\["/\w+"\])': (
+        *(1, r"runc run failed: exec: \1: no such file or directory", run_error(r"\1", 127)),
+    ),
+    "RUN sleep": (None, "", ""),
+}
+
+
 class DockerError(Exception):
     """An error of docker, with an exit code."""
 
@@ -412,16 +422,11 @@ class Engine:
         if image:
             problem = self._pull(image)
             return int(bool(problem)), "", problem
-        words = line.partition(" ")[2]
-        if words.startswith("missing"):
-            return 1, "", '"/missing": not found'
-        found = re.match(r"RUN exit (\d+)", line)
-        if found:
-            return int(found[1]) and 1, "last words of the build", run_error(words, found[1])
-        if re.fullmatch(r'\["/\w+"\]', words):
-            printed = f"runc run failed: exec: {words}: no such file or directory"
-            return 1, printed, run_error(words, 127)
-        return None if line == "RUN sleep" else 0, "", ""
+        for pattern, (code, printed, error) in FAILING.items():
+            found = re.fullmatch(pattern, line)
+            if found:
+                return code, found.expand(printed), found.expand(error)
+        return 0, "", ""
 
     def _pull(self, image):
         """Return why docker cannot get an image, or ""."""

@@ -269,20 +269,6 @@ def test_look_at_what_listens(shell, addresses):
     assert found == [f"{host}{port}" for host in LISTENERS[addresses]]
 
 
-def test_wait_ends_once_something_listens(shell):
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        script = de._WAIT_FOR_PORT.replace("PORT", f"{server.getsockname()[1]:04X}")
-        process = subprocess.Popen([shell, "-c", script], stdout=subprocess.PIPE)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.5)
-        server.listen()
-
-        process.communicate(timeout=60)
-
-    assert process.returncode == 0
-
-
 # When a request is sent, and when it is sent again: on the fake engine
 
 
