@@ -53,8 +53,6 @@ def hermetic(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", None)  # where it is kept once it was determined
-    if "PYTHONPYCACHEPREFIX" not in os.environ:  # otherwise compiled files are written there
-        monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.chdir(tmp_path / "home")
 
 

@@ -10,6 +10,7 @@ import shutil
 
 import pytest
 from cases import read_table, run_command
+from conftest import messages
 from engine import measured
 
 # What is in the working folder before each test
@@ -140,10 +141,14 @@ def rows_of(text):
 ROWS = rows_of(CASES)
 
 
-def as_test(row):
-    test = run_command(row.when, score=9, timeout=60)
-    test["params"].update(junit=row.junit, of=9, exit_code=row.exit_code)
+def suite(command, junit, exit_code=None):
+    test = run_command(command, score=9, timeout=60)
+    test["params"].update(junit=junit, of=9, exit_code=exit_code)
     return test
+
+
+def as_test(row):
+    return suite(row.when, row.junit, row.exit_code)
 
 
 def wrong(rows, report):
@@ -184,38 +189,22 @@ cp good r.xml; test $file$size$total = abc || exit 1; set -- $IFS; test $# = 0 -
     assert wrong(rows, evaluate(["FROM x"], *map(as_test, rows))) == []
 
 
-# What the image lacks, and what is counted of a new file and of one that was there
-LACKS = {"nothing": (2, 2), "rm": (2, 0), "wc": (0, 0), "cat": (0, 0)}
-NEW_AND_OLD = """
-cp good r.xml -> {}
-cp good old.xml -> {}
-    junit: old.xml
-"""
-
-
-@pytest.fixture
-def programs(fake, tmp_path):
-    """Return the only folder on the PATH of containers."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    for name in ("cat", "cp", "rm", "wc"):
-        (folder / name).symlink_to(shutil.which(name))
-    fake.set(environment={"PATH": str(folder)})
-    return folder
+# What the image lacks, and what a new file and one that was there earn
+LACKS = {"nothing": [2, 2], "rm": [2, 0], "wc": [0, 0], "cat": [0, 0]}
 
 
 @pytest.mark.parametrize("program", LACKS)
-def test_program_that_the_image_lacks(programs, folders, shell, evaluate, program):
-    if program != "nothing":
-        (programs / program).unlink()
+def test_program_that_the_image_lacks(fake, tmp_path, folders, shell, evaluate, program):
+    for name in {"cat", "cp", "rm", "wc"} - {program}:
+        (tmp_path / name).symlink_to(shutil.which(name))
+    fake.set(environment={"PATH": str(tmp_path)})
     has_all = "busybox" in os.path.realpath(shell)  # inside
-    rows = rows_of(NEW_AND_OLD.format(*LACKS["nothing" if has_all else program]))
 
-    report = evaluate(["FROM x"], *map(as_test, rows))
+    report = evaluate(["FROM x"], *(suite(f"cp good {name}", name) for name in ("new", "old.xml")))
 
-    assert wrong(rows, report) == []
-    is_named = ["no results in" in row["message"] for row in report["test_results"]]
-    assert is_named == [row.then == "0" for row in rows]
+    points = [row["score"] for row in report["test_results"]]
+    assert points == LACKS["nothing" if has_all else program]
+    assert ["no results in" in text for text in messages(report)] == [not each for each in points]
 
 
 # Part of a list
