@@ -332,7 +332,7 @@ class Engine:
             and fault.get("given", "") in ("", *call.words)
             and fault.get("without") not in call.words
             and fault.get("nth", numbers[fault["on"]]) == numbers[fault["on"]]
-            and numbers[fault["on"]] >= fault.get("since", 1)
+            and fault.get("since", 0) <= numbers[fault["on"]]
         ]
         pid = PROCESS + numbers["*"]
         process = Process(pid, call, self._reply(call, faults), stderr, self.clock)
