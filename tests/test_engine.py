@@ -112,7 +112,5 @@ def test_next_run_removes_what_a_killed_run_has_left(
     if where == "build":
         end(sleep.processes())  # docker itself goes on with the build
 
-    report = evaluate([BUSYBOX, "LABEL of=next"], TRUE)
-
-    assert outcome(report) == "passed"
+    assert outcome(evaluate([BUSYBOX, "LABEL of=next"], TRUE)) == "passed"
     assert not sleep.processes()

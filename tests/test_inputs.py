@@ -284,11 +284,6 @@ def test_rubric_can_be_a_dict(fake, options):
     assert (outcome(report), report["rubric"]) == ("passed", None)
 
 
-def test_rubric_that_json_does_not_have_is_a_value_error(options):
-    with pytest.raises(ValueError, match="rubric: "):
-        scored(rubric={"tests": {1, 2}})
-
-
 def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, options, capfd):
     """In a thread, Python refuses to install signal handlers."""
     outputs = ["1.json", "2.json", "3.json"]
@@ -296,7 +291,7 @@ def test_threads_may_evaluate_at_a_time_and_nothing_is_printed(fake, options, ca
     with ThreadPoolExecutor(3) as pool:
         reports = list(pool.map(lambda output: scored(output=output), outputs))
 
-    assert list(map(outcome, reports)) == ["passed"] * 3
+    assert {*map(outcome, reports)} == {"passed"}
     assert list(map(de.read_report, outputs)) == reports
     assert capfd.readouterr() == ("", "")
 
@@ -315,6 +310,7 @@ REFUSED = [
     ({"context": "none"}, de.EvaluationError),
     ({"output": "/dev/full"}, de.EvaluationError),
     ({"build_timeout": 0}, ValueError),
+    ({"rubric": {"tests": {1, 2}}}, ValueError),
     ({"run_options": "--memory=1g"}, ValueError),
 ]
 

@@ -402,12 +402,12 @@ def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, evaluate, row):
 
 
 def test_output_that_takes_too_long_to_count_is_a_failure(fake, evaluate, monkeypatch):
-    monkeypatch.setattr(de, "JUDGING_TIMEOUT", -1.0, raising=False)  # seconds
+    monkeypatch.setattr(de, "JUDGING_TIMEOUT", -1.0)  # seconds
     params = {"command": "echo 5 passed", "count": r"(\d+) passed", "of": 5}
 
     counted, other = evaluate(["FROM x"], ("run_command", params), TRUE)["test_results"]
 
-    assert (counted["status"], counted["score"], other["status"]) == ("failed", 0, "passed")
+    assert (counted["score"], other["score"]) == (0, 1)
     assert "to count" in counted["message"]
 
 
