@@ -330,12 +330,10 @@ def test_first_line_of_the_first_kind_is_shown():
 
 
 def test_cause_comes_before_what_follows_from_it():
-    lines = [
-        "E: Failed to fetch http://ppa.launchpad.net/x/dists/xenial/Packages  403  Forbidden",
-        "W: The repository 'http://ppa.launchpad.net/x xenial Release' does not have a Release file.",
-    ]
+    cause = "E: Failed to fetch http://ppa.launchpad.net/x/dists/xenial/Packages  403  Forbidden"
+    effect = "W: The repository 'http://ppa.launchpad.net/x xenial' does not have a Release file."
 
-    assert de.suspicion(lines[::-1]) == ("network", lines[0])
+    assert de.suspicion([effect, cause]) == ("network", cause)
 
 
 ERRORS = {
