@@ -102,6 +102,7 @@ lsetxattr: operation not supported -> registry registry build
 error getting credentials: "docker-credential-x": executable file not found in $PATH -> registry registry build
 short read: expected 89 bytes but got 17: unexpected EOF -> registry registry registry
 failed to extract layer sha256:1d: unexpected EOF -> registry registry registry
+failed to copy: httpReadSeeker: failed open: status https://x: 403 Forbidden -> registry registry registry
 write /x: No space left on device -> engine engine engine
 content digest sha256:51f5: not found -> registry registry registry
 could not fetch content descriptor sha256:1d: not found -> registry registry registry

@@ -180,6 +180,7 @@ def test_title_with_line_ends_is_seen_by_the_digest_below_it():
 
     assert {it: read_log(begin + it).is_forged for it in BELOW_TITLES} == BELOW_TITLES
     assert not read_log("#1 [internal] load x\n#1 DONE 0.0s\n\n#2 x\n#1 ERROR: y\n").is_forged
+    assert not read_log(f"STEP 1/1: RUN a\n#2 {DIGEST}\n#3 x\n#4 y\n").is_forged
 
 
 def test_log_keeps_its_beginning_and_its_end():

@@ -4,6 +4,7 @@ These are dash, bash and busybox.
 """
 
 import os
+import sys
 
 import pytest
 from cases import CASES, ENVIRONMENT, fill, output_contains, run_command
@@ -77,6 +78,13 @@ FAILING = [
     output_contains("true", "needle"),
 ]
 PASSING = [run_command("/bin/true"), ("file_contains", {"path": "file", "contains": ["needle"]})]
+
+
+def test_shell_of_a_command_can_be_of_another_language(fake, evaluate):
+    test = run_command("import sys; sys.exit(3)")
+    test["params"].update(shell=os.path.realpath(sys.executable), exit_code=3)
+
+    assert outcome(evaluate(["FROM x"], test)) == "passed"
 
 
 @pytest.mark.parametrize(

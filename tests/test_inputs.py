@@ -258,9 +258,10 @@ def test_overlay_that_is_too_large_or_too_deep_is_a_failed_build(
     assert outcome(scored(overlay="overlay")) == CHANGED_OVERLAYS[command]
 
 
-def test_temporary_folder_in_the_build_context_is_a_usage_error(fake, options, monkeypatch):
+@pytest.mark.parametrize("folder", ["context", "overlay"])
+def test_temporary_folder_in_what_is_copied_is_a_usage_error(fake, options, monkeypatch, folder):
     """The copy would have itself in it."""
-    monkeypatch.setenv("TMPDIR", os.path.abspath("context"))
+    monkeypatch.setenv("TMPDIR", os.path.abspath(folder))
 
     assert outcome(scored(overlay="overlay")) == "usage"
 

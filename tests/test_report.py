@@ -220,3 +220,15 @@ def test_mode_that_an_older_builder_ignores_is_a_warning(fake, evaluate, row):
 
     expected = f"docker before 28 ignores the mode in {instruction}"
     assert warnings == [expected] * (row.then == "a warning")
+
+
+def test_host_without_threads_is_an_engine_error(fake, evaluate, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(de, "ThreadPoolExecutor", refuse)
+
+    report = evaluate(["FROM x"], TRUE)
+
+    assert outcome(report) == "engine"
+    assert report["error"]["message"] == "this host: can't start new thread"

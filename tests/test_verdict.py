@@ -302,6 +302,17 @@ def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engi
     assert fake.count("run") < 300
 
 
+def test_what_is_in_the_pipe_at_the_limit_still_counts():
+    docker = de.Docker("sh")
+    deadline = de.Deadline({"test": 0.0})
+    with docker.start("-c", "echo late") as process:
+        process.wait()
+
+        at_the_limit = next(docker.stream(process, deadline))
+
+    assert at_the_limit == b"late\n"
+
+
 def test_last_words_of_a_command_are_read():
     """It prints them, and ends, after the program has waited for its output."""
     reading, writing = os.pipe()
