@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from cases import read_table
+from cases import table
 from conftest import PROJECT, schema
 
 import DockerfileEvaluator as de
@@ -56,7 +56,6 @@ http_responds {"method": "HEAD", "status": 204} -> fine
 http_responds {"method": null, "body": null, "headers": null} -> fine
 http_responds {"headers": {"x-y_z!": "a: b", "HOST": "x"}} -> fine
 http_responds {"contains": ["a"], "match": "share"} -> fine
-http_responds {"match": "share"} -> .match: expected 'contains' beside it
 http_responds {"method": "PUT"} -> .method: expected GET, HEAD or POST
 http_responds {"method": "get"} -> .method: expected GET, HEAD or POST
 http_responds {"method": "HEAD", "contains": ["a"]} -> .method: with HEAD neither
@@ -71,14 +70,10 @@ http_responds {"headers": {"content-length": "3"}} -> .headers.content-length: e
 http_responds {"headers": {"Connection": "close"}} -> .headers.Connection: expected a header
 http_responds {"headers": ["a"]} -> .headers: expected an object
 http_responds {"status": 199} -> .status: expected an integer from 200 to 599
-http_responds {"status": 103} -> .status: expected an integer from 200 to 599
-http_responds {"path": "/a b"} -> .path: expected / and no blanks
-http_responds {"path": "x"} -> .path: expected / and no blanks
 http_responds {"headers": {"A": ""}} -> .headers.A: expected a string
 http_responds {"headers": {"A": 1}} -> .headers.A: expected a string
 http_responds {"headers": {"transfer-encoding": "chunked"}} -> .headers.transfer-encoding
 run_command {"command": "a", "junit": "r.xml"} -> : expected 'count'
-run_command {"command": "a", "of": 3} -> : expected 'count'
 run_command {"command": "a", "tests": ["a"]} -> : expected 'count'
 run_command {"command": "a", "junit": "r.xml", "of": 3, "tests": ["a"]} -> : expected 'count'
 run_command {"command": "a", "junit": "r.xml", "of": 3, "count": "x"} -> : expected 'count'
@@ -94,16 +89,15 @@ run_command {"command": "a", "junit": "**/target/*.xml", "of": 3} -> .junit: '*'
 """
 
 
-@pytest.mark.parametrize("row", read_table(PARAMS), ids=lambda row: row.when)
+@table(PARAMS)
 def test_schema_and_evaluator_agree(row):
     test_type, _, params = row.when.partition(" ")
     test = {"type": test_type, "params": json.loads(params)}
     if test_type == de.HTTP:
         test["service"] = 80
     content = {"tests": [test]}
-    found = "fine"
     try:
-        de.read_rubric(json.dumps(content).encode(), "r")
+        found = de.read_rubric(json.dumps(content).encode(), "r") and "fine"
     except de.EvaluationError as error:
         found = str(error)
 
@@ -202,26 +196,25 @@ def test_cases_of_a_file(text, expected):
     assert counted(as_bytes(text)).partition(":")[0] == expected
 
 
-@pytest.mark.parametrize("code", [*range(32), 127, 0xD800, 0xDFFF, 0xFFFE, 0xFFFF, 0x10FFFF])
-def test_no_character_spoils_a_file(code):
+@pytest.mark.parametrize("form", ["%c", "&#%d;", "&#00%d;", "&#x%x;", "&#x0%X;"])
+def test_no_character_spoils_a_file(form):
     """Whether it stands there itself, or as a reference, decimal or hexadecimal."""
-    raw = chr(code).encode(errors="surrogatepass")
-    forms = [raw, *(form.encode() for form in (f"&#{code};", f"&#00{code};", f"&#x{code:X};"))]
-    for form in (*forms, b"&#x0%x;" % code):
-        data = b"<s><testcase name='a'/><x>%s</x><testcase name='b'/></s>" % form
+    codes = [*range(32), 127, 0xD800, 0xDFFF, 0xFFFE, 0xFFFF, 0x10FFFF]
+    for text in {form % code for code in codes} - {"<"}:
+        data = f"<s><testcase name='a'/><x>{text}</x><testcase name='b'/></s>"
 
-        assert counted(data) == "+.a +.b", form
+        assert counted(data.encode(errors="surrogatepass")) == "+.a +.b", text
 
 
 @pytest.mark.parametrize("character", ["é", "😀", "&#233;", "\x01"])
-@pytest.mark.parametrize("shift", range(4))
-def test_no_character_is_lost_where_a_file_is_cut_to_be_read(character, shift):
-    name = "x" * shift + character * 100_000
+def test_no_character_is_lost_where_a_file_is_cut_to_be_read(character):
+    kept = {"&#233;": "é", "\x01": ""}.get(character, character)
+    for shift in range(4):
+        name = "x" * shift + character * 300_000
 
-    text = f"<s><testcase name='{name}'/></s>"
+        found = counted(f"<s><testcase name='{name}'/></s>".encode())
 
-    plain = "x" * shift + character.replace("&#233;", "é").replace("\x01", "") * 100_000
-    assert counted(text.encode()) == f"+.{plain}"
+        assert found == "+." + "x" * shift + kept * 300_000
 
 
 # What tools wrote about suites with a failing, an erroneous, a skipped and a parametrized test,
@@ -232,10 +225,9 @@ RECORDED = json.loads((PROJECT / "tests" / "logs" / "suites-junit.json").read_te
 @pytest.mark.parametrize("log", RECORDED, ids=lambda log: log["suite"])
 def test_file_of_a_real_tool(log):
     """Each test that passed can be named; no other one counts."""
-    files = {str(at): text.encode() for at, text in enumerate(log["files"])}
-    written = de.Printed(b"", files)
+    files = dict(enumerate(map(str.encode, log["files"])))
 
-    earned, message = de.count_cases("x", log["passed"] + log["others"], written)
+    earned, message = de.count_cases("x", log["passed"] + log["others"], de.Printed(b"", files))
 
     assert (earned, "no such test" in message) == (len(log["passed"]), False)
 
@@ -273,13 +265,11 @@ TWELVE = f"<s>{''.join(TWELVE)}</s>"
 
 JUDGED = {  # files, or what the wrapper says of them; how many of 9 passed, and what is missing
     "two files": ({"1": GOOD, "2": BAD}, 2, "failed: 'c'"),
-    "a case passes in one": ({"1": GOOD, "2": FAILS}, 1, "failed: 'a'"),
     "a case fails in one": ({"1": FAILS, "2": GOOD}, 1, "failed: 'a'"),
     "one is broken": ({"1": GOOD, "2": BAD[:-1]}, 2, "no results in 2: unclosed token: line 1"),
     "no XML": ({"x": "killed"}, 0, "no results in x: killed: no output"),
     "empty": ({"x": ""}, 0, "no results in x: no element found: line 1, column 0"),
     "a document type": ({"x": "<!DOCTYPE s><s/>"}, 0, "no results in x: a document type"),
-    "too large": ({"x": "larger than 16 MiB"}, 0, "no results in x: larger than 16 MiB"),
     "none": ({}, 0, "no results in /r/*.xml: no such file: no output"),
     "no test ran": ({"x": "<testsuites/>"}, 0, "no results in /r/*.xml: no test case: no output"),
     "twelve failed": ({"x": TWELVE}, 0, "failed: 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', "),
@@ -307,7 +297,7 @@ MORE = """<s><testcase classname='p' name='twice'/>
 <testcase name='x[1]'/><testcase name='x[2]'><skipped/></testcase><testcase name='a b ?*'/></s>"""
 
 
-@pytest.mark.parametrize("row", read_table(NAMED), ids=lambda row: row.when)
+@table(NAMED)
 def test_tests_by_name(row):
     files = {"1": GOOD, "2": BAD, "3": MORE}
 
@@ -327,7 +317,7 @@ POINTS = """
 """
 
 
-@pytest.mark.parametrize("row", read_table(POINTS), ids=lambda row: row.when)
+@table(POINTS)
 def test_points(row):
     test = read(junit="x", **json.loads(row.when))._replace(score=10)
     run = de.ContainerRun("exit", 1, 1, files=printed({"1": GOOD, "2": BAD}).files)
@@ -336,42 +326,6 @@ def test_points(row):
 
     assert de.points_of(test, result) == float(row.then)
     assert (result.status == de.PASSED) is (row.then == "10")
-
-
-@pytest.mark.parametrize("end", [(137, 137), (None, 0), (None, None), (1, None), (1, 0)])
-@pytest.mark.parametrize("more", [{}, {"exit_code": 137}, {"exit_code": "any"}])
-def test_only_a_proved_end_that_is_no_kill_earns_points(end, more):
-    test = read(junit="x", of=1, **more)
-    run = de.ContainerRun("exit", *end, files=printed({"1": GOOD}).files)
-
-    result = de.verdict(test, run)
-
-    assert isinstance(result, de.NoProof) or de.points_of(test, result) == 0
-
-
-def test_output_must_contain_the_strings_too():
-    check = read("output_contains", contains=["sum 7"], junit="r", of=2).check
-    files = printed({"1": GOOD}).files
-
-    assert check.judge(0, de.Printed(b"sum 8", files))[0] == 0
-    assert check.judge(0, de.Printed(b"sum 7", files)) == (2, "2 of 2, exit code 0")
-
-
-# What the wrapper prints to stderr
-
-F, G = "f00d=F ", "f00d=G\n"
-BLOCKS = {
-    "two files": (f"{F}a\n<s>\n</s>\n{G}{F}b c\n{G}", {"a": "<s>\n</s>\n", "b c": ""}),
-    "two of one name": (f"{F}a\nstays{G}{F}a\n<s/>{G}", {"a": "stays"}),
-    "other text": (f"rm: x\n{F}a\n1{G}warning\n{F}b\n2{G}bye", {"a": "1", "b": "2"}),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), BLOCKS.values(), ids=BLOCKS)
-def test_files_in_what_the_wrapper_printed(text, expected):
-    found = de.result_files(text.encode(), "f00d")
-
-    assert {path: data.decode() for path, data in found.items()} == expected
 
 
 # Cost
@@ -392,17 +346,11 @@ print(earned, memory("VmHWM") - before, time.process_time() - started)
 """
 CASE, END = 'b\'<testcase name="a">', "</testcase>'"
 LARGE = {  # a file of up to 16 MiB, as Python makes it, and how many cases of it pass
-    "a million cases": ("b'<testcase/>' * 10**6", 1),
-    "500,000 names": (
-        "b''.join(b'<testcase name=\"%x\" time=\"0\"/>' % n for n in range(500_000))",
-        500_000,
-    ),
     "300,000 that failed": (
         "b''.join(b'<testcase name=\"%x\"><error/></testcase>' % n for n in range(300_000))",
         0,
     ),
     "much output": (f"{CASE}' + b'y' * (2**24 - 100) + b'{END}", 1),
-    "emoji": (f"{CASE}' + b'y\\xf0\\x9f\\x98\\x80' * 3 * 10**6 + b'{END}", 1),
     "references": (f"{CASE}' + b'&#27;x ' * 2 * 10**6 + b'{END}", 1),
     "zeros": (f"{CASE}&#' + b'0' * 10**7 + b';{END}", 1),
     "open elements": ("b'<s>' * (2**24 // 3 - 9)", 0),
