@@ -225,13 +225,10 @@ def test_legend_explains_only_what_is_on_the_page(opened, row):
 
 
 def test_hostile_texts_run_and_load_nothing(opened):
+    """test_hostile_text_is_escaped_on_the_page_which_loads_nothing() reads the page."""
     browser = opened(write_hostile())
 
     browser.execute_script("for (const cell of document.querySelectorAll('summary')) cell.click()")
 
     assert browser.title == "Leaderboard"  # an open alert() would raise an error here
-    elements = "script, img, iframe, object, embed, link, svg, form, audio"
-    assert browser.find_elements("css selector", elements) == []
-    targets = [link.get_attribute("href") for link in browser.find_elements("css selector", "a")]
-    assert [target for target in targets if "/reports/" not in target] == []
     assert browser.execute_script("return performance.getEntriesByType('resource')") == []
