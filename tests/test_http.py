@@ -124,7 +124,7 @@ JUDGEMENTS = [  # params, an answer, what it earns, and the message
     ({"contains": ["x", "hello"]}, HELLO, 1, "the body contains 'hello'"),
     ({"contains": ["OK"]}, HELLO, 0, "the body contains none of 'OK'"),
     ({"contains": ["x"]}, GZIP, 0, "the body contains none of 'x' (Content-Encoding: gzip)"),
-    (PART, HELLO, 2, "2 of 3: the body contains none of 'x'"),
+    (PART, HELLO, 2, "2 of 3: the body lacks 'x'"),
     (PART, b"", 0, "no HTTP response (0 bytes), expected status 200 (perhaps TLS)"),
 ]
 

@@ -223,10 +223,10 @@ files_exist {"paths": ["good", "three", "nosuch", "folder"]} -> 2 of 4: no such 
 files_exist {"paths": ["good", "\n1", "1\n11", "nosuch"]} -> 1 of 4: no such file
 files_exist {"paths": ["link.xml", "\\c", "a\\c"]} -> 1 of 3:
 dirs_exist {"paths": ["folder", "folder/deep", "good"]} -> 2 of 3: a file, not a directory: good
-file_contains {"path": "good", "contains": ["testcase", "nosuch", "name"]} -> 2 of 3: good contains
+file_contains {"path": "good", "contains": ["testcase", "nosuch", "name"]} -> 2 of 3: good lacks
 file_contains {"path": "good", "contains": ["testcase", "testcase"]} -> good contains 'testcase'
-output_contains {"command": "echo a b", "contains": ["a", "b", "z"]} -> 2 of 3: the output contains
-output_contains {"command": "echo a b", "contains": ["y", "z"]} -> 0 of 2: the output contains
+output_contains {"command": "echo a b", "contains": ["a", "b", "z"]} -> 2 of 3: the output lacks
+output_contains {"command": "echo a b", "contains": ["y", "z"]} -> 0 of 2: the output lacks
 output_contains {"command": "echo a b; exit 3", "contains": ["a", "z"]} -> exit code 3, expected 0
 output_contains {"command": "echo a b; kill -9 $$", "contains": ["a", "z"]} -> exit code 137
 """
