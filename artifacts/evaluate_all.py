@@ -4,7 +4,7 @@
     find_answers()   the Dockerfiles, each with its rubric, build context and report
     the reference    Dockerfiles that are known to be right: do they get all points on this host?
     first round      each whose report has no score for the same inputs
-    second round     retries what has no score, except usage errors; and without the cache what load
+    second round     retries without the cache what has no score, except usage errors, and what load
                      or network trouble may have affected: failed builds (unless the next one would
                      fail alike), timeouts, images that did not start, suspicious tests and builds.
                      The reference of a repository is evaluated once beside all its retries. What
@@ -769,8 +769,11 @@ class Batch:
         What may have lacked memory is retried alone.
         """
         options = self.benchmark.options(task)
-        suspects = suspicions(de.read_report(options.output or ""))
-        if task in self.scores or task in self._beside or suspects:
+        report = de.read_report(options.output or "")
+        suspects = suspicions(report)
+        # An engine with a full disk, too, leaves layers that lack files.
+        is_spoilt = suspects or (report and not de.is_scored(report))
+        if task in self.scores or task in self._beside or is_spoilt:
             options = options._replace(build_options=(*options.build_options, "--no-cache"))
         call = functools.partial(evaluate_task, program=de.__file__, is_alone="memory" in suspects)
         return workers.submit(call, options, addresses)
