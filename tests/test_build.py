@@ -282,6 +282,9 @@ its registry gives no other image either -> build, build, from, from: registry
     faults: pull ghcr.io='manifest unknown'
 a variable hides a registry that gives no other image -> build, build, from, from: registry
     faults: build at='FROM $B/x' error='Get "https://ghcr.io/v2/x": denied: a'; pull ghcr.io=EOF
+a registry without a control image does not answer -> build, build, from: build (network)
+    dockerfile: FROM a.b/x
+    faults: pull a.b='connection refused'
 nobody knows any host -> build, build, from, from: registry
     dockerfile: FROM a.b/x
     faults: pull a.b='no such host' docker.io='no such host'
@@ -541,6 +544,16 @@ def test_report_of_a_failed_build_says_whether_it_would_fail_again(fake, evaluat
     assert f"{error['certain']} {error['registry']}" == row.then
     is_asked = f"FROM {HUB_IMAGE} alone: succeeded" in error["diagnosis"]
     assert is_asked is ("manifest" in row.when)
+
+
+def test_image_of_a_registry_that_does_not_answer_may_be_there_the_next_time(fake, evaluate):
+    """Docker Hub answers, so the network works."""
+    fake.inject("pull a.b='connection refused'")
+
+    error = evaluate(["FROM a.b/x"], TRUE)["error"]
+
+    assert (error["kind"], error["suspect"], error["certain"]) == ("build", "network", False)
+    assert "connection refused (suspicious: network)" in error["message"]
 
 
 @pytest.mark.parametrize("was_there", [False, True])
