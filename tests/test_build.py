@@ -265,6 +265,9 @@ docker fails once -> build, build: passed
 the registry comes back after a pause -> build, build: passed
     dockerfile: FROM x
     faults: build nth=1 at='[internal] load metadata for x' error='connection refused'
+a RUN ignores a full disk, and docker fails once -> build, fresh build: passed
+    dockerfile: FROM x
+    faults: build nth=1 stderr='#1 [1/1] RUN a\n#1 0.1 a: No space left on device\n#1 DONE 0.1s\n#2 exporting to image\n#2 ERROR: a\nERROR: a'
 docker fails twice -> build, build, control: build
     faults: build error=a
 the control fails once -> build, build, control COPY, control, control: build

@@ -411,6 +411,12 @@ def test_only_the_closing_words_of_another_step_count():
     assert de.build_suspicion(failed_run("x", others=[line, closing])) == ("network", closing)
 
 
+def test_full_disk_that_a_step_of_a_good_build_ignored_is_suspicious():
+    line = "dd: error writing '/data/3': No space left on device"
+
+    assert de.build_suspicion(de.Build(0, de.BUILDKIT, other_output=[line])) == ("disk", line)
+
+
 HINTS = {  # what a RUN executed and printed
     ("/x.sh", "exec /x.sh: exec format error"): "#!/bin/sh",
     ("/x.sh", "exec /x.sh: no such file or directory"): "carriage return",
