@@ -48,6 +48,7 @@ FAILED = {
     "#2 [1/1] FROM scratch\n#2 ERROR: no\n": "instruction FROM scratch",
     "#2 RUN a\n#2 ERROR: no\n": "instruction RUN a",  # a trigger, on 20.10
     "#1 importing cache manifest from x\n#1 ERROR: no\n#2 [1/1] RUN a\n#2 ERROR: no\n": "instruction RUN a",
+    "#2 [internal] load .dockerignore\n#2 ERROR: no\n#5 [2/2] RUN a\n#5 ERROR: no\n": "instruction RUN a",
     "ERROR: dockerfile parse error\n": "internal ",
     # After the first error all lines may be words of the Dockerfile.
     "#2 [a 2/2] RUN a\n#3 [b 2/2] RUN b\n#2 ERROR: first\n#3 ERROR: second\n": "instruction RUN a",
