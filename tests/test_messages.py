@@ -24,6 +24,8 @@ unknown flag
 maybe new
     failed to process "${V#v}": missing ':' in substitution
     not: failed to process "${V": syntax error
+    dockerfile parse error line 2: unexpected key 'size' in 'size=1g'
+newer
     dockerfile parse error line 2: unexpected key 'env' in 'env=X'
     not: unexpected key 'invented' in 'invented=1'
 no target
