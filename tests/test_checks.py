@@ -7,7 +7,7 @@ import os
 import sys
 
 import pytest
-from cases import CASES, ENVIRONMENT, fill, output_contains, run_command
+from cases import CASES, ENVIRONMENT, fill, output_contains, read_tests, run_command
 from conftest import outcome, statuses
 
 import DockerfileEvaluator as de
@@ -138,3 +138,12 @@ def test_rubric_text_is_utf_8_in_every_locale(fake, start, arguments, report):
     process.communicate(timeout=60)
 
     assert outcome(report()) == "passed"
+
+
+@pytest.mark.parametrize(("code", "output"), [(1, b"found x\n\n1\n"), (0, b"found x\n\n11\n")])
+def test_entry_is_found_only_if_the_script_says_so_of_each(code, output):
+    (test,) = read_tests({"type": "command_exists", "params": {"name": "x"}})
+
+    earned, _ = test.check.judge(code, de.Printed(output))
+
+    assert earned == 0

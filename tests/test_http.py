@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from cases import TRUE, read_tests, table
+from cases import TRUE, read_tests, run_command, table
 from conftest import messages, outcome
 
 import DockerfileEvaluator as de
@@ -438,3 +438,12 @@ def test_exec_that_proves_nothing_fails_no_other_test(fake, evaluate, row, test)
         assert row.then in (beside["status"], beside["message"])
         assert beside["retried"]
         assert other["passed"]
+
+
+def test_command_that_ends_its_own_shell_beside_a_service_fails(fake, evaluate):
+    test = {**run_command("kill -9 $PPID"), "service": 8080}
+
+    report = evaluate(["FROM x"], test, TRUE)
+
+    assert outcome(report) == "failed passed"
+    assert messages(report)[0].startswith("the test ended without proof (exit code")

@@ -270,6 +270,7 @@ JUDGED = {  # files, or what the wrapper says of them; how many of 9 passed, and
     "no XML": ({"x": "killed"}, 0, "no results in x: killed: no output"),
     "empty": ({"x": ""}, 0, "no results in x: no element found: line 1, column 0"),
     "a document type": ({"x": "<!DOCTYPE s><s/>"}, 0, "no results in x: a document type"),
+    "nested": ({"x": "<s>" * 1001 + "</s>" * 1001}, 0, "no results in x: nested too deep"),
     "none": ({}, 0, "no results in /r/*.xml: no such file: no output"),
     "no test ran": ({"x": "<testsuites/>"}, 0, "no results in /r/*.xml: no test case: no output"),
     "twelve failed": ({"x": TWELVE}, 0, "failed: 't0', 't1', 't2', 't3', 't4', 't5', 't6', 't7', "),
