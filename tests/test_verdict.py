@@ -313,6 +313,12 @@ def test_what_is_in_the_pipe_at_the_limit_still_counts():
     assert at_the_limit == b"late\n"
 
 
+def test_what_an_image_prints_before_dockers_error_is_none():
+    run = de.ContainerRun(stderr="dd: no space left on device\ndocker: Error response: x\n")
+
+    assert run.error == "Error response: x"
+
+
 def test_last_words_of_a_command_are_read():
     """It prints them, and ends, after the program has waited for its output."""
     reading, writing = os.pipe()
