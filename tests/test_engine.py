@@ -65,7 +65,6 @@ SYNTAX = {  # what comes of it with docker 20.10, and with docker 23 or newer
 }
 
 
-@pytest.mark.image_store
 @pytest.mark.no_podman
 @pytest.mark.parametrize("text", SYNTAX)
 def test_syntax_that_the_builder_does_not_know_is_a_usage_error(engine, evaluate, text):

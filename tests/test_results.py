@@ -263,7 +263,10 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("name", IMAGES)
+OTHERS = [pytest.param(name, marks=pytest.mark.release) for name in ("dash", "bash")]
+
+
+@pytest.mark.parametrize("name", ["busybox", *OTHERS])
 @pytest.mark.long("starts a container for each case")
 def test_what_counts_on_a_real_engine(engine, evaluate, name):
     assert wrong(ROWS, evaluate(IMAGES[name], *map(as_test, ROWS))) == []
