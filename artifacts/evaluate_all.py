@@ -4,25 +4,26 @@
     find_answers()   the Dockerfiles, each with its rubric, build context and report
     the reference    Dockerfiles that are known to be right: do they get all points on this host?
     first round      each whose report has no score for the same inputs
-    second round     retries without the cache what has no score, except usage errors, and what load
-                     or network trouble may have affected: failed builds (unless the next one would
-                     fail alike), timeouts, images that did not start, suspicious tests and builds.
-                     The reference of a repository is evaluated once beside all its retries. What
-                     lacked memory is retried alone on its host.
+    second round     retries what has no score, except usage errors, and what load or trouble
+                     of the network may have affected: failed builds (unless the next one would
+                     fail alike), timeouts, images that did not start, suspicious tests and
+                     builds. If there is a report, it uses no cache. The reference of a repository
+                     is evaluated once beside all its retries. What lacked memory is retried alone
+                     on its host.
     try_host()       after many errors of the engine or of registries in a row: if a trivial
                      Dockerfile or the registry's control image fails too, stop
     print_summary()
 
 All rounds give evaluate_task() to an executor of concurrent.futures: threads of this process, or
 Dask's workers. better() decides which report stays. Started again, the program continues where it
-stopped: a report with a score for the same Dockerfile, rubric, overlay and options stays, whatever
-happened to the files of the build context: Batch, de.is_report_for().
+stopped: a report with a score for the same inputs stays (de.inputs_sha256() has what they are),
+unless it is a reference without all points: Batch, de.is_report_for().
 
 --layout finds a model and a repository in a path; the repository selects RUBRICS/REPO.json. What
 has no such rubric is left out: unusable(). What an interrupt does: Batch.
 
-Exit codes: 0 every Dockerfile has a score, 1 one has none or was left out, or none was found, 2 bad
-arguments, 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
+Exit codes: 0 every Dockerfile has a score, 1 one has none or was left out, none was found, or the
+program stopped, 2 bad arguments, 130 Ctrl-C (143 SIGTERM, 129 SIGHUP).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     import_answer()      writes ARTIFACTS/MODEL/REPO.dockerfile for one of them
 
 An answer without a Dockerfile becomes an empty file, which scores 0. What cannot be imported is
-refused: a line says why, and nothing is written for it.
+refused: a line says why, and nothing is written for it. A file that cannot be read ends the import.
 
 Exit codes: 0 all answers were imported; 1 some were not; 2 bad arguments; 130 Ctrl-C.
 """
@@ -118,8 +118,9 @@ def import_answers(arguments: argparse.Namespace) -> int:
     console = de.Console(sys.stdout)
     counts = Counter(written=0, unchanged=0, refused=0)
     taken: set[Path] = set()
-    for place, model, repo, answer in read_answers(arguments):
-        values = [arguments.model or model, repo, "" if answer is None else answer]
+    for place, named, repo, answer in read_answers(arguments):
+        model = arguments.model or named
+        values = [model, repo, "" if answer is None else answer]
         try:
             done, source, different = import_answer(values, taken, arguments)
         except (ValueError, de.EvaluationError) as error:
