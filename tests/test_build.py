@@ -129,6 +129,7 @@ DOCKER_ERRORS = {
     "": "",
     "docker: Error response from daemon: No such image: x.\n": "No such image: x.",
     "Error response from daemon: a\nSee 'docker run --help'.\n": "a",
+    "needs 1 argument\nSee 'docker build --help'.\n\nUsage:  docker build PATH\n\nStart a build\n": "needs 1 argument",
     "warning: old\nERROR: a\n\nView build details: docker-desktop://x\n": "a",
     "a\n\x1b[31mError: b\x1b[0m\nc\n": "b c",
     "a\x1b]0;title\x07b": "ab",
@@ -303,6 +304,9 @@ docker's frontend cannot be pulled, --offline -> build, build: usage
 another frontend cannot be pulled, --offline -> build, build: build
     faults: build at='resolve image config for docker-image://docker.io/a/b:1' error='no such host'
     options: {"offline": true}
+the frontend of an option does not exist -> build, build: usage
+    faults: build at='resolve image config for docker-image://docker/dockerfile:9' error='docker.io/docker/dockerfile:9: not found'
+    options: {"build_options": ["--build-arg=BUILDKIT_SYNTAX=docker/dockerfile:9"]}
 an option needs an image that cannot be pulled -> build, build, control COPY, control COPY, control, control COPY: registry
     faults: build error=a; '*' given=--bogus at='resolve image config for x' error=EOF
     options: {"build_options": ["--bogus"]}
@@ -323,6 +327,11 @@ the target stage is only in the Dockerfile -> build, build, from: build
     dockerfile: FROM x
     faults: pull x='manifest unknown'; from given=--target=a; 'control COPY' given=--target=a
     options: {"build_options": ["--target=a"]}
+there is no such --platform -> build, build, control COPY, control COPY, control, control COPY: usage
+    faults: '*' given=--platform=x error='"x": unknown operating system or architecture: invalid argument'
+    options: {"build_options": ["--platform=x"]}
+FROM has no such --platform -> build, build, control: build
+    faults: build error='failed to parse platform x: "x": unknown operating system or architecture'
 a build option is refused -> build, build, control COPY, control COPY, control, control COPY: usage
     faults: '*' given=--bogus stderr='unknown flag: --bogus'
     options: {"build_options": ["--bogus"]}
@@ -464,7 +473,9 @@ RUN <<E\nENV A\nE -> syntax
     error: ENV must have two arguments
 RUN a "b"\nECHO b\n\nRUN c -> build
     error: LINE 3
-RUN test $((1<<2)) = 4\nECHO b -> build
+RUN test $((1<<a)) = 4\nECHO b -> build
+    error: LINE 3
+ # RUN <<E\nECHO b -> build
     error: LINE 3
 ENV A=${V#v} -> syntax
     error: failed to process "${V#v}": missing ':' in substitution
@@ -596,8 +607,8 @@ def test_control_experiment_writes_new_bytes_and_many_if_the_disk_may_be_full(
 ):
     written = []
 
-    def look(*words, limit):
-        written.append(Path(words[-1], "content").read_bytes())
+    def look(*_, context, limit):
+        written.append(Path(context, "content").read_bytes())
         return de.Build(1, error="why")
 
     monkeypatch.setattr(de, "build_trivial", look)
