@@ -207,6 +207,8 @@ the builder does not know a flag -> build: usage
 a frontend of the Dockerfile does not know it -> build: build
     dockerfile: FROM x\nCOPY --link a /
     faults: build stderr='#1 resolve image config for x\n#1 DONE 0.1s\ndockerfile parse error line 2: Unknown flag: link'
+a script of a RUN looks like docker's log, docker 20.10 -> build, fresh build: build (network)
+    faults: build stderr='#1 [internal] load x\n#1 sha256:0000000000000000000000000000000000000000000000000000000000000000\n#1 DONE 0.1s\n#2 [1/1] RUN [sh -c a\n#7 install b]\n#2 sha256:0000000000000000000000000000000000000000000000000000000000000000\n#2 0.1 Connection refused\n#2 ERROR: a\nexecutor failed running [sh -c a]: exit code: 6'
 # Accidents
 a RUN is terminated -> build, fresh build, control: build
     faults: build at='RUN a' error=143
@@ -316,6 +318,8 @@ podman, the image of a COPY is missing -> build, build, control, from: build
     faults: build stderr='STEP 1/1: COPY --from=a.b/x /y /\nError: building at STEP "x": no stage or image found with that name'
 podman, no image can be pulled -> build, build, control, from, from: registry
     faults: build stderr='STEP 1/1: COPY --from=a.b/x /y /\nError: building at STEP "x": no stage or image found with that name'; pull docker.io=EOF
+the host of the engine has no git -> build, build, control: usage
+    faults: build at='ADD https://a.b/c.git /' error='unknown scheme git: not found'
 # Options, and the build context
 --target names no stage -> build, build: usage
     faults: build error='target stage "a" could not be found'
@@ -545,6 +549,7 @@ pull x='manifest unknown' -> True None
 pull x=toomanyrequests -> False docker.io
 build stderr='STEPS COPY a /\n#2 ERROR: "/a": not found\nERROR: "/a": not found' -> True None
 build stderr='STEPS COPY --from=b a /\n#2 ERROR: "/a": not found\nERROR: x' -> False None
+build stderr='STEPS RUN --mount=from=b,source=/a,target=/c d\n#2 ERROR: "/a": not found\nERROR: x' -> False None
 """
 
 

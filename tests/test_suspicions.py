@@ -209,6 +209,7 @@ network | yum | shipwright 2423 | Error: Cannot retrieve metalink for repository
 # The kind is what the line would be without the reason that stands before the row.
 HARMLESS = r"""
 # A server of the container itself
+network | busybox | recorded | wget: can't connect to remote host (127.0.0.1): Connection refused
 network | Composer | shipwright 2831 | Cannot access the database: Connection refused (127.0.0.1). Check the host, username and password and try again.
 network | Node.js | recorded | Error: connect ECONNREFUSED 127.0.0.1:5432
 network | Node.js | recorded | Error: connect ECONNREFUSED ::1:5432
