@@ -6,7 +6,7 @@
     import_answer()      writes ARTIFACTS/MODEL/REPO.dockerfile for one of them
 
 An answer without a Dockerfile becomes an empty file, which scores 0. What cannot be imported is
-refused: a line says why, and nothing is written for it. A file that cannot be read ends the import.
+refused: a line says why, and nothing is written for it.
 
 Exit codes: 0 all answers were imported; 1 some were not; 2 bad arguments; 130 Ctrl-C.
 """
@@ -59,16 +59,16 @@ def blocks(answer: str, mark: str = "") -> list[str]:
 
 
 def read_answers(arguments: argparse.Namespace) -> Iterator[list[Any]]:
-    """Yield the place of each answer, and its model, repository and text, which may be anything.
+    """Yield the place of each answer, its model, its repository, and its file or text.
 
-    Raises OSError if a file cannot be read.
+    What a row has may be anything. Raises OSError if a JSONL file cannot be read.
     """
     fields = (arguments.model_field, arguments.repo_field, arguments.answer_field)
     for path in map(Path, arguments.answers):
         if path.is_dir():
             for file in sorted(path.rglob("*.md")):
                 model = str(file.parent.relative_to(path))
-                yield [file, model, file.stem, read_text(file)]
+                yield [file, model, file.stem, file]
         else:
             for number, line in enumerate(read_text(path).split("\n"), 1):
                 if line.strip():
@@ -87,12 +87,14 @@ def import_answer(
     """Write the Dockerfile of a model, a repository and an answer.
 
     Returns what was done, where the answer had it, and how many different ones it had. `taken` are
-    the paths of earlier answers. Raises ValueError if the answer is refused, EvaluationError if the
-    file cannot be written.
+    the paths of earlier answers. Raises ValueError if the answer is refused, OSError if a file
+    cannot be read, EvaluationError if one cannot be written.
     """
-    if set(map(type, values)) != {str}:
-        raise ValueError("expected a JSON object with texts as model, repo and answer")
     model, repo, answer = values
+    if isinstance(answer, Path):
+        answer = read_text(answer)
+    if set(map(type, (model, repo, answer))) != {str}:
+        raise ValueError("expected a JSON object with texts as model, repo and answer")
     if not _PATH.fullmatch(f"{model}/{repo}"):
         raise ValueError(f"'{model}/{repo}' cannot be the name of a file")
     path = Path(arguments.artifacts, model, f"{repo.replace('/', '__')}.dockerfile")
@@ -123,7 +125,7 @@ def import_answers(arguments: argparse.Namespace) -> int:
         values = [model, repo, "" if answer is None else answer]
         try:
             done, source, different = import_answer(values, taken, arguments)
-        except (ValueError, de.EvaluationError) as error:
+        except (OSError, ValueError, de.EvaluationError) as error:
             counts["refused"] += 1
             de.print_errors(f"{place}: {error}")
             continue

@@ -102,7 +102,7 @@ ANSWERS = {  # what a service sends: its status, its first line, its body, and w
     b"HTTP/1.0 404 Not Found\r\n\r\n" + TO_HTTPS: (404, "HTTP/1.0 404 Not Found", TO_HTTPS, ""),
     b"\x15\x03\x01\x00\x02\x02\x46": (0, "no HTTP response (7 bytes)", b"", " (TLS)"),
     b"\0\0\x12\x04\0\0\0\0\0": (0, "no HTTP response (9 bytes)", b"", " (HTTP/2)"),
-    b"": (0, "no HTTP response (0 bytes)", b"", " (perhaps TLS)"),
+    b"": (0, "no HTTP response (0 bytes)", b"", " (nobody answered, or TLS)"),
     # No status: Python takes +200 for a number.
     b"HTTP/1.1 +200 OK\r\n\r\nx": (0, "no HTTP response (21 bytes)", b"x", ""),
     b"\r\nHTTP/1.1 200 OK\r\n\r\nx": (0, "no HTTP response (22 bytes)", b"", ""),
@@ -125,7 +125,7 @@ JUDGEMENTS = [  # params, an answer, what it earns, and the message
     ({"contains": ["OK"]}, HELLO, 0, "the body contains none of 'OK'"),
     ({"contains": ["x"]}, GZIP, 0, "the body contains none of 'x' (Content-Encoding: gzip)"),
     (PART, HELLO, 2, "2 of 3: the body lacks 'x'"),
-    (PART, b"", 0, "no HTTP response (0 bytes), expected status 200 (perhaps TLS)"),
+    (PART, b"", 0, "no HTTP response (0 bytes), expected status 200 (nobody answered, or TLS)"),
 ]
 
 
