@@ -129,6 +129,12 @@ def evaluate(dockerfile, rubric):
 
 
 @pytest.fixture
+def score(evaluate):
+    """Evaluate the Dockerfile `FROM x` against tests; return the report."""
+    return functools.partial(evaluate, ["FROM x"])
+
+
+@pytest.fixture
 def arguments(dockerfile, rubric, tmp_path):
     """Return the arguments for an evaluation that writes its report to tmp_path/report.json."""
 
