@@ -1,11 +1,12 @@
 """How a verdict is made (section 3): the proof, the second run, and images that do not start."""
 
+import json
 import os
 import re
 from types import SimpleNamespace
 
 import pytest
-from cases import LOOK, TRUE, judged, output_contains, read_table, read_tests, run_command, table
+from cases import LOOK, TRUE, judged, output_contains, read_tests, run_command, table
 from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -14,107 +15,87 @@ import DockerfileEvaluator as de
 
 # A test of a variable, which was found
 (CHECK,) = read_tests({"type": "envvar_set", "params": {"name": "HOME"}})
-RECORDS = {  # the engine's; "none": docker has removed the container
-    "none": {},
-    "running": {"StartedAt": "2026", "Running": True, "ExitCode": 0},
-    "ended:1": {"StartedAt": "2026", "Running": False, "ExitCode": 1},
-    "ended:137": {"StartedAt": "2026", "Running": False, "ExitCode": 137},
-    "unstarted": {"StartedAt": "0001-01-01T00:00:00Z", "Running": False, "ExitCode": 1},
-}
-# How far a container came, docker's exit code (- at the limit of this phase), that in the end
-# marker, and the engine's record
+# How far a container came, docker's exit code (null at the limit of this phase), that in the end
+# marker, and the engine's record -> the status, or what happened if that proves none
 VERDICTS = """
 # Docker and the end marker agree: the check judges
-exit 0 0 none -> passed
-exit 3 3 none -> failed
+["exit", 0, 0] -> passed
+["exit", 3, 3] -> failed
 # The time limit of the test; or it ran on after it printed an end
-test - - none -> timeout
-exit - 0 running -> timeout
+["test", null, null] -> timeout
+["exit", null, 0] -> timeout
+    state: {"StartedAt": "2026", "Running": true, "ExitCode": 0}
 # Docker and the engine agree: the container ended by itself
-start 1 - ended:1 -> failed
-test 1 - ended:1 -> failed
-exit 1 0 ended:1 -> failed
+["start", 1, null] -> failed
+    state: {"StartedAt": "2026", "Running": false, "ExitCode": 1}
+["test", 1, null] -> failed
+    state: {"StartedAt": "2026", "Running": false, "ExitCode": 1}
+["exit", 1, 0] -> failed
+    state: {"StartedAt": "2026", "Running": false, "ExitCode": 1}
 # No record is no agreement
-start 1 - none -> no proof
-exit 1 0 none -> no proof
-exit - 0 none -> no proof
+["start", 1, null] -> docker run: exit code 1
+["exit", 1, 0] -> docker run: exit code 1
+["exit", null, 0] -> docker run: it did not end in time
 # Docker and the engine disagree
-test 1 - running -> no proof
-test 1 - ended:137 -> no proof
-exit - 0 ended:1 -> no proof
+["test", 1, null] -> docker run: exit code 1
+    state: {"StartedAt": "2026", "Running": true, "ExitCode": 0}
+["test", 1, null] -> docker run: exit code 1
+    state: {"StartedAt": "2026", "Running": false, "ExitCode": 137}
+["exit", null, 0] -> docker run: it did not end in time
+    state: {"StartedAt": "2026", "Running": false, "ExitCode": 1}
 # Nothing of the image has run
-start 1 - unstarted -> no proof
-start - - none -> not started
-start - - running -> too slow
+["start", 1, null] -> docker run: exit code 1
+    state: {"StartedAt": "0001-01-01T00:00:00Z", "Running": false, "ExitCode": 1}
+["start", null, null] -> the container did not start in time
+["start", null, null] -> the container started, but the test did not begin in time
+    state: {"StartedAt": "2026", "Running": true, "ExitCode": 0}
 """
 
 
-def container(what):
-    """Return what happened in a container, whose row of VERDICTS begins with these words."""
-    phase, docker_code, test_code, record = what.split()
-    codes = [None if code == "-" else int(code) for code in (docker_code, test_code)]
-    return de.ContainerRun(phase, *codes, output=b"HOME=/x\0", state=RECORDS[record])
+@table(VERDICTS, state={})
+def test_verdict_needs_a_proof(row):
+    run = de.ContainerRun(*json.loads(row.when), output=b"HOME=/x\0", state=row.state)
+
+    assert de.verdict(CHECK, run)[0].startswith(row.then)
 
 
-def status_of(result):
-    """Return the status of a result, or why there is no proof of one."""
-    if isinstance(result, de.Result):
-        return result.status
-    run = result.container
-    return (
-        "too slow"
-        if run.is_late and run.is_running
-        else "not started"
-        if run.is_late
-        else "no proof"
-    )
+def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, score):
+    fake.inject("run do=sleep seconds=100")
 
-
-def test_verdict_needs_a_proof():
-    rows = {row.when: row.then for row in read_table(VERDICTS)}
-
-    assert {what: status_of(de.verdict(CHECK, container(what))) for what in rows} == rows
-
-
-def test_time_and_time_limit_of_a_test_count_from_its_begin_marker(fake, evaluate):
-    fake.fault("run", "sleep", seconds=100)
-    commands = ("cd /", "sleep 600")
-
-    report = evaluate(["FROM x"], *(run_command(command, timeout=2) for command in commands))
+    report = score(run_command("cd /", timeout=2), run_command("sleep 600", timeout=2))
 
     first, second = report["test_results"]
-    assert (first["status"], second["status"]) == ("passed", "timeout")
-    assert 0 <= first["execution_time"] < 2 <= second["execution_time"] < 9
+    assert outcome(report) == "passed timeout"
+    assert first["execution_time"] < 2 <= second["execution_time"] < 9
 
 
-# What a container with the nonce f00d prints, its output, how far it came, and its exit code
-PRINTED = {
-    "f00d=B\na needlef00d=E 0\n": ("a needle", de.EXIT, 0),
-    "needlef00d=B\na needf00d=E 0\nneedle": ("a need", de.EXIT, 0),
-    # The nonce in what is no marker
-    "f00d=B\nf00d=E 1234\nf00d=B eedf00df00d=E 0\n": (
-        *("f00d=E 1234\nf00d=B eedf00d", de.EXIT, 0),
-    ),
-    "f00d=B\na needlef00d=E 123\n": ("a needle", de.EXIT, 123),
-    "f00d=B\na needlef00d=E 0\nf00d=E 1\n": ("a needle", de.EXIT, 0),
-    "f00d=B\na needle": ("a needle", de.TEST, None),
-    "f00d=B\na needlef00d=E 0": ("a needlef00d=E 0", de.TEST, None),
-    "needlef00d=E 0\n": ("", de.START, None),
-    # Another nonce
-    "c0de=B\nneedlec0de=E 0\n": ("", de.START, None),
-}
+# What a container with the nonce f00d prints; how far it came, its exit code and its output
+PRINTED = r"""
+f00d=B\na needlef00d=E 0\n -> exit 0 'a needle'
+needlef00d=B\na needf00d=E 0\nneedle -> exit 0 'a need'
+# The nonce in what is no marker
+f00d=B\nf00d=E 1234\nf00d=B eedf00df00d=E 0\n -> exit 0 'f00d=E 1234\nf00d=B eedf00d'
+f00d=B\na needlef00d=E 123\n -> exit 123 'a needle'
+f00d=B\na needlef00d=E 0\nf00d=E 1\n -> exit 0 'a needle'
+f00d=B\na needle -> test None 'a needle'
+f00d=B\na needlef00d=E 0 -> test None 'a needlef00d=E 0'
+needlef00d=E 0\n -> start None ''
+# Another nonce
+c0de=B\nneedlec0de=E 0\n -> start None ''
+"""
 
 
-def test_only_what_is_between_the_markers_counts_however_reads_cut_it(monkeypatch):
+@table(PRINTED)
+def test_only_what_is_between_the_markers_counts_however_reads_cut_it(monkeypatch, row):
     monkeypatch.setattr(de, "token_hex", lambda _: "f00d")
-    for text, expected in PRINTED.items():
-        for size in range(1, len(text) + 1):
-            capture = de.Capture()
-            for at in range(0, len(text), size):
-                capture.feed(text[at : at + size].encode())
-            capture.finish()
+    text = row.when.replace(r"\n", "\n").encode()
+    for size in range(1, len(text) + 1):
+        capture = de.Capture()
+        for at in range(0, len(text), size):
+            capture.feed(text[at : at + size])
+        capture.finish()
 
-            assert (capture.output.text(), capture.phase, capture.exit_code) == expected
+        assert f"{capture.phase} {capture.exit_code} {capture.output.text()!r}" == row.then
 
 
 # What is looked for in a line with colour codes
@@ -129,19 +110,15 @@ def test_text_is_found_with_colour_codes_in_it_and_with_its_own():
     assert found == NEEDLES
 
 
-def test_first_and_last_half_of_8_mib_are_searched_and_8_kb_are_in_the_report(fake, evaluate):
+def test_first_and_last_half_of_8_mib_are_searched_and_8_kb_are_in_the_report(fake, score):
     flood = "head -c 5000000 /dev/zero | tr '\\0' x"
     command = f"echo head; {flood}; echo middle; {flood}; echo tail"
 
-    tests = [output_contains(command, word) for word in ("head", "tail", "middle")]
-
-    report = evaluate(["FROM x"], *tests)
+    report = score(*(output_contains(command, word) for word in ("head", "tail", "middle")))
 
     assert list(statuses(report).values()) == ["passed", "passed", "failed"]
-    output = report["test_results"][0]["output"]
-    assert re.match("(?s)head\nxxx.*xxxtail\n", output)
-    assert "8 MiB" in output
-    assert 8192 < len(output) < 8300
+    expected = "(?s)head\nx.{8100,8200}xtail\n.{,50}8 MiB.{,50}"
+    assert re.fullmatch(expected, report["test_results"][0]["output"])
 
 
 # What is run twice, and who is at fault if that proves nothing
@@ -246,7 +223,7 @@ def asked(fake):
 
 
 @table(FLOWS, first="cd /", second="cd /", faults="", state={}, options={})
-def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, evaluate, row):
+def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, score, row):
     """What did not end by itself is removed before anything else runs.
 
     After a `docker run` that hung, the engine creates its container later: the last rm.
@@ -255,17 +232,17 @@ def test_second_run_counts_and_experiments_find_who_is_at_fault(fake, evaluate, 
     fake.set(state=row.state)
     commands = [row.first, row.second][row.first == "none" :]
 
-    report = evaluate(["FROM x"], *map(run_command, commands), **row.options)
+    report = score(*map(run_command, commands), **row.options)
 
     assert f"{', '.join(asked(fake))}: {outcome(report)}" == row.then, messages(report)
     is_retried = "keep" in row.then and not report["error"]
     assert report["test_results"][-1]["retried"] is is_retried
 
 
-def test_build_that_met_the_network_is_retried_after_a_pause(fake, evaluate):
-    fake.fault("build", nth=1, stderr="connection refused")
+def test_build_that_met_the_network_is_retried_after_a_pause(fake, score):
+    fake.inject("build nth=1 stderr='connection refused'")
 
-    assert evaluate(["FROM x"], TRUE)["summary"]["wall_time"] >= de.NETWORK_PAUSE
+    assert score(TRUE)["summary"]["wall_time"] >= de.NETWORK_PAUSE
 
 
 # Images that cannot be started
@@ -279,10 +256,10 @@ run do=hang -> --start-timeout
 
 
 @table(CANNOT_START)
-def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, evaluate, row):
+def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, score, row):
     fake.inject(row.when)
 
-    report = evaluate(["FROM x"], LOOK, TRUE)
+    report = score(LOOK, TRUE)
 
     assert outcome(report) == "failed"
     assert all(row.then in text for text in [*messages(report), *report["warnings"]])
@@ -293,10 +270,10 @@ def test_image_that_cannot_be_started_fails_all_tests_with_the_reason(fake, eval
 # The engine
 
 
-def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engine(fake, evaluate):
+def test_checks_that_wait_for_their_turn_do_not_start_after_an_error_of_the_engine(fake, score):
     fake.inject("run do=hang since=2; 'control COPY'")
 
-    report = evaluate(["FROM x"], *[LOOK] * 300)
+    report = score(*[LOOK] * 300)
 
     assert outcome(report) == "engine"
     assert fake.count("run") < 300
@@ -356,9 +333,11 @@ COUNTED = {  # the output, what is counted
 
 def test_matches_are_counted_line_by_line_as_a_terminal_shows_them():
     pattern = re.compile(r"([^\Wx]+) passed")
-    outputs = {text: de.Printed(text.encode(errors="surrogateescape")) for text in COUNTED}
 
-    assert {text: de.count_matches(pattern, outputs[text]) for text in COUNTED} == COUNTED
+    def count(text):
+        return de.count_matches(pattern, de.Printed(text.encode(errors="surrogateescape")))
+
+    assert {text: count(text) for text in COUNTED} == COUNTED
 
 
 # Score, counted, of: the points of a test that failed
@@ -375,11 +354,10 @@ POINTS = """
 
 @table(POINTS)
 def test_part_of_the_points_is_rounded_down_and_never_all(row):
-    score, *counts = row.when.split()
-    counted, of = map(int, counts)
-    test = CHECK._replace(score=float(score), check=CHECK.check._replace(full_count=of))
+    score, counted, of = map(float, row.when.split())
+    test = CHECK._replace(score=score, check=CHECK.check._replace(full_count=int(of)))
 
-    points = de.points_of(test, de.Result("failed", "", earned=counted))
+    points = de.points_of(test, de.Result("failed", "", earned=int(counted)))
 
     assert points == float(row.then)
 
@@ -406,23 +384,23 @@ echo 3 passed; cd / -> failed 0.6 3 skipped
 
 
 @table(SUITES, params={})
-def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, evaluate, row):
+def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, score, row):
     params = {"command": row.when, "count": r"(\d+) passed", "of": 5, **row.params}
     kind = "output_contains" if "contains" in params else "run_command"
     test = {"type": kind, "id": "suite", "params": params}
 
-    report = evaluate(["FROM x"], TRUE, test, {**TRUE, "requires": ["suite"]})
+    report = score(TRUE, test, {**TRUE, "requires": ["suite"]})
 
     _, suite, other = report["test_results"]
     found = f"{suite['status']} {suite['score']:g} {suite['counted']} {other['status']}"
     assert found == row.then
 
 
-def test_output_that_takes_too_long_to_count_is_a_failure(fake, evaluate, monkeypatch):
+def test_output_that_takes_too_long_to_count_is_a_failure(fake, score, monkeypatch):
     monkeypatch.setattr(de, "JUDGING_TIMEOUT", -1.0)  # seconds
     params = {"command": "echo 5 passed", "count": r"(\d+) passed", "of": 5}
 
-    counted, other = evaluate(["FROM x"], ("run_command", params), TRUE)["test_results"]
+    counted, other = score(("run_command", params), TRUE)["test_results"]
 
     assert (counted["score"], other["score"]) == (0, 1)
     assert "to count" in counted["message"]
@@ -433,21 +411,23 @@ def test_output_that_takes_too_long_to_count_is_a_failure(fake, evaluate, monkey
 SERVICE = {**TRUE, "service": 8080}
 HTTP = {"type": "http_responds", "service": 8080, "params": {}}
 TESTS = {"port": SERVICE, "true": {**TRUE, "service": True}, "http": HTTP}
+TESTS["ends"] = {**SERVICE, "params": {"command": "kill -9 $PPID"}}
 
 
-OWN = "given=--detach without=--entrypoint=/bin/sh"
-
-
-NO_SUCH = f"run {OWN} stderr='docker: exec: \"nosuch\": not found'"
 # What is wrong with an image's own command, and the message of a test beside it
 SERVICES = r"""
-it cannot be started -> docker run: exec: "nosuch": not found
-it cannot be started, no port -> docker run: exec: "nosuch": not found
+it cannot be started -> docker run: exec: "no": not found
+    faults: run given=--detach without=--entrypoint=/bin/sh stderr='docker: exec: "no": not found'
+it cannot be started, no port -> docker run: exec: "no": not found
     tests: true
-it cannot be started, HTTP -> docker run: exec: "nosuch": not found
+    faults: run given=--detach without=--entrypoint=/bin/sh stderr='docker: exec: "no": not found'
+it cannot be started, HTTP -> docker run: exec: "no": not found
     tests: http
+    faults: run given=--detach without=--entrypoint=/bin/sh stderr='docker: exec: "no": not found'
 it has removed the shell -> docker exec: no such file
     faults: exec nth=2 code=126 stdout='no such file'; exec nth=4 code=126 stdout='no such file'
+a command ends its own shell -> the test ended without proof (exit code
+    tests: ends
 it ended -> the image's own command ended with exit code 3: no port is free
     faults: exec stderr='it is not running'; logs do=print stdout='no port is free'
     state: {"Running": false, "ExitCode": 3}
@@ -457,13 +437,13 @@ it ended well -> ended with exit code 0 (it must stay in the foreground; its sta
 """
 
 
-@table(SERVICES, faults=NO_SUCH, state={}, tests="port")
+@table(SERVICES, faults="", state={}, tests="port")
 @pytest.mark.parametrize("first", [[TRUE], []], ids=["another test began", "it is the first"])
-def test_own_command_fails_only_its_tests(fake, evaluate, row, first):
+def test_own_command_fails_only_its_tests(fake, score, row, first):
     fake.set(state=row.state)
     fake.inject(row.faults)
 
-    report = evaluate(["FROM x"], *first, TESTS[row.tests], TRUE)
+    report = score(*first, TESTS[row.tests], TRUE)
 
     *_, test, other = report["test_results"]
     assert (test["status"], other["status"], test["retried"]) == ("failed", "passed", True)
@@ -473,8 +453,8 @@ def test_own_command_fails_only_its_tests(fake, evaluate, row, first):
 
 
 @pytest.mark.parametrize("option", ["network=host", "net=name=host", "network=container:x"])
-def test_service_in_the_network_of_others_is_refused(fake, evaluate, option):
-    report = evaluate(["FROM x"], SERVICE, run_options=[f"--{option}"])
+def test_service_in_the_network_of_others_is_refused(fake, score, option):
+    report = score(SERVICE, run_options=[f"--{option}"])
 
     assert outcome(report) == "usage"
     assert "run" not in fake.names()
