@@ -209,7 +209,7 @@ class Engine:
         self.images, self.containers = self.folder / "images", self.folder / "containers"
         self.site = str(self.folder / "site")
         self.clock: Any = time
-        self.killed = []  # the names of calls that were killed, each with its signal
+        self.killed = []  # the names of calls that were killed, each with the number of its signal
         self.interrupted_at = None  # by the clock, the first time
         self.taken = threading.Semaphore(0)  # signals that the evaluator has taken
         self.away, self.answers = 0, ""  # for so many further commands, without this one
@@ -342,7 +342,7 @@ class Engine:
     def kill_group(self, pid, number):
         """Play os.killpg()."""
         process = self._processes[pid]
-        self.killed.append((process.call.name, number))
+        self.killed.append(f"{process.call.name} {number:d}")
         process.returncode = -number
         if process.late:
             self.late = (self.clock.now + LATE, process.late)

@@ -8,7 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from cases import TRUE, run_command
+from cases import TRUE, run_command, table
 from conftest import called, outcome
 
 import DockerfileEvaluator as de
@@ -23,17 +23,16 @@ def left(fake, tmp_path):
 # Names
 
 
-def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_nonce(fake, evaluate):
+def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_nonce(fake, score):
     """Version 2.1 takes other names for its own: without the h."""
     for _ in range(2):
-        evaluate(["FROM x"], TRUE, TRUE)
+        score(TRUE, TRUE)
 
-    first, second = re.findall("--tag=dockerfile-evaluator:(.*?)'", str(fake.calls("build")))
+    owned = rf"=dockerfile-evaluator[:-](h[0-9a-f]+-{os.getpid()}-\w+)"
     runs = fake.calls("run")
-    names = re.findall("--name=dockerfile-evaluator-(.*?)-[^-]*'", str(runs))
-    assert names == [first, first, second, second]
+    first, second, *containers = re.findall(owned, str(fake.calls("build") + runs))
+    assert containers == [first, first, second, second]
     assert first != second
-    assert re.fullmatch(rf"h[0-9a-f]+-{os.getpid()}-\w+", first)
     assert len(set(runs[0]) - set(runs[1])) == 2, "the names and nonces of two tests"
 
 
@@ -41,23 +40,22 @@ def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_non
 # for volumes.
 
 
-def test_clean_up_has_one_time_limit_for_everything(fake, evaluate):
+def test_clean_up_has_one_time_limit_for_everything(fake, score):
     make_many = "cd ../images; set -- *; for n in $(seq 20); do cp $1 $1-$n; done"
-    fake.fault("image rm", "hang")
+    fake.inject("'image rm' do=hang")
 
-    report = evaluate(["FROM x"], run_command(make_many))
+    report = score(run_command(make_many))
 
     assert outcome(report) == "passed"
     assert str(report["warnings"]).count("dockerfile-evaluator:") > 20
     assert report["summary"]["wall_time"] < de.RECOVERY_TIMEOUT + 2 * de.COMMAND_TIMEOUT
 
 
-def test_image_that_is_left_is_a_warning_even_if_another_one_was_gone(fake, evaluate):
+def test_image_that_is_left_is_a_warning_even_if_another_one_was_gone(fake, score):
     """Docker names both errors."""
-    error = "Error response from daemon: "
-    fake.fault("image rm", stderr=f"{error}No such image: x:1\n{error}conflict: it is in use\n")
+    fake.inject(r"'image rm' stderr='Error: No such image: x:1\nError: conflict: it is in use\n'")
 
-    assert len(evaluate(["FROM x"], TRUE)["warnings"]) == len(fake.left()) == 1
+    assert len(score(TRUE)["warnings"]) == len(fake.left()) == 1
 
 
 # What others have left; that of a run that was killed is in test_engine.py, too
@@ -65,23 +63,20 @@ def test_image_that_is_left_is_a_warning_even_if_another_one_was_gone(fake, eval
 
 HOST = de.Workspace(de.Docker("docker")).name.split("-")[0]
 GONE = f"{HOST}-4194305-0a1b2c"  # no process has so large an id
-REMOVED = f"""
-    dockerfile-evaluator-{GONE}-1 dockerfile-evaluator:{GONE} dockerfile-evaluator:{GONE}-1
+REMOVED = """
+    dockerfile-evaluator-GONE-1 dockerfile-evaluator:GONE dockerfile-evaluator:GONE-1
 """
-OF_LIVING_RUNS = f"""
-    dockerfile-evaluator-{HOST}-{os.getpid()}-0a1b2c
-    dockerfile-evaluator:{HOST}-{os.getppid()}-0a1b2c
+OF_LIVING_RUNS_AND_OTHERS = """
+    dockerfile-evaluator-ALIVE dockerfile-evaluator:ALIVE
     dockerfile-evaluator-h0123456789ab-4194305-0a1b2c
     dockerfile-evaluator:h0123456789ab-4194305-0a1b2c
-"""
-OF_OTHERS = f"""
-    somebodys mydockerfile-evaluator-{GONE}-1 dockerfile-evaluators-{GONE}-1
-    dockerfile-evaluator dockerfile-evaluator-{GONE}-1-1 dockerfile-evaluator:{GONE}-1-1
+    somebodys mydockerfile-evaluator-GONE-1 dockerfile-evaluators-GONE-1
+    dockerfile-evaluator dockerfile-evaluator-GONE-1-1 dockerfile-evaluator:GONE-1-1
     dockerfile-evaluator:latest dockerfile-evaluator:kept-4194305-0a1b2c
 """
 
 
-def test_leftovers_of_another_user_stay(fake, evaluate, left, monkeypatch, tmp_path):
+def test_leftovers_of_another_user_stay(fake, score, left, monkeypatch, tmp_path):
     """An image belongs to who runs its process, a folder to its owner."""
 
     def kill(process, _number):
@@ -93,7 +88,7 @@ def test_leftovers_of_another_user_stay(fake, evaluate, left, monkeypatch, tmp_p
     monkeypatch.setattr(os, "getuid", lambda: 4242)
     before = left()
 
-    assert evaluate(["FROM x"], TRUE)["warnings"] == []
+    assert score(TRUE)["warnings"] == []
 
     assert left() == before
 
@@ -105,10 +100,13 @@ def test_other_pid_namespace_is_another_host():
     assert HOST not in name
 
 
-def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
-    fake, evaluate, left, tmp_path
-):
-    for name in f"{OF_LIVING_RUNS} {OF_OTHERS} {REMOVED}".split():
+def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(fake, score, left, tmp_path):
+    alive = f"{HOST}-{os.getpid()}-0a1b2c"
+    removed, others = (
+        text.replace("GONE", GONE).replace("ALIVE", alive).split()
+        for text in (REMOVED, OF_LIVING_RUNS_AND_OTHERS)
+    )
+    for name in removed + others:
         if ":" in name:
             (fake.images / name).touch()
         else:
@@ -116,20 +114,19 @@ def test_leftovers_of_living_runs_of_other_machines_and_of_others_stay(
             (tmp_path / "tmp" / f"{name}x").mkdir()
     before = left()
 
-    evaluate(["FROM x"], TRUE)
+    score(TRUE)
 
-    gone = {*REMOVED.split(), *(f"{name}x" for name in REMOVED.split())}
-    assert sorted(left()) == sorted({*before} - gone)
+    assert {*before} - {*left()} == {*removed, f"{removed[0]}x"}
     assert fake.count("ps") == 2, "All goes at once."
 
 
-def test_leftover_that_cannot_be_removed_costs_one_short_try(fake, evaluate):
+def test_leftover_that_cannot_be_removed_costs_one_short_try(fake, score):
     """Docker hangs on a container whose /etc/passwd is a pipe."""
     stuck = f"dockerfile-evaluator-{HOST}-4194306-0a1b2c-1"
     fake.write_state(stuck)
-    fake.fault("container rm", "hang", given=stuck)
+    fake.inject(f"'container rm' do=hang given={stuck}")
 
-    first, second = (evaluate(["FROM x"], TRUE) for _ in range(2))
+    first, second = (score(TRUE) for _ in range(2))
 
     (warning,) = first["warnings"] + second["warnings"]
     assert stuck in warning
@@ -137,11 +134,11 @@ def test_leftover_that_cannot_be_removed_costs_one_short_try(fake, evaluate):
     assert first["summary"]["wall_time"] < 10
 
 
-def test_image_of_a_container_that_cannot_be_removed_keeps_its_name(fake, evaluate):
+def test_image_of_a_container_that_cannot_be_removed_keeps_its_name(fake, score):
     """Otherwise nothing could find it later: see Workspace.remove_image()."""
-    fake.fault("container rm")
+    fake.inject("'container rm'")
 
-    evaluate(["FROM x"], run_command("sleep 600"))
+    score(run_command("sleep 600"))
 
     assert "<none>" not in fake.left()
 
@@ -156,23 +153,24 @@ def main(arguments):
     return lambda test=TRUE: called(de.main, *arguments(["FROM scratch"], test))[0]
 
 
-ENDS = {("build", signal.SIGTERM): signal.SIGHUP, ("run", signal.SIGHUP): signal.SIGKILL}
+ENDS = """
+build do=interrupt number=15 -> 143 build 1
+run do=interrupt number=1 -> 129 run 9
+"""
 
 
-@pytest.mark.parametrize(("call", "number"), ENDS)
-def test_signal_ends_what_runs_and_is_the_exit_code(fake, main, call, number):
+@table(ENDS)
+def test_signal_ends_what_runs_and_is_the_exit_code(fake, main, row):
     """A test is ended by SIGKILL to docker: SIGHUP would be passed on to it."""
-    fake.fault(call, "interrupt", number=number)
+    fake.inject(row.when)
 
-    assert main() == 128 + number
-    assert fake.killed == [(call, ENDS[call, number])]
+    assert f"{main()} {' '.join(fake.killed)}" == row.then
 
 
 @pytest.mark.parametrize("do", ["fail", "hang"])
 def test_second_signal_stops_waiting_but_what_can_be_removed_is_removed(fake, main, report, do):
-    fake.fault("run", "interrupt", number=signal.SIGINT)
-    fake.fault("image rm", "interrupt and go on", number=signal.SIGTERM, nth=1)
-    fake.fault("image rm", do)
+    fake.inject("run do=interrupt number=2; 'image rm' do='interrupt and go on' number=15 nth=1")
+    fake.inject(f"'image rm' do={do}")
 
     assert main() == 130
     assert len(report()["warnings"]) == 1
