@@ -1,9 +1,15 @@
-"""Real engines in tests: queries, private engines, fake registries, processes in containers."""
+"""Real engines in tests: queries, private engines, fake registries, processes in containers.
+
+Types are noted where tests/bench and tests/soak, which mypy checks, call a function.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -11,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import fake_hub
 
@@ -62,26 +68,26 @@ def measured(*words: str, project: Path = Path(__file__).parent.parent) -> Measu
     return Measured(int(code), *map(float, numbers))
 
 
-def docker(*words: str, program: str = "docker", **more: Any) -> str:
+def docker(*words, program="docker", **more):
     """Run a docker command and return its output."""
     done = subprocess.run([program, *words], stdout=subprocess.PIPE, check=True, **more)
-    return str(done.stdout, "utf-8")
+    return done.stdout.decode()
+
+
+QUERIES = {
+    "containers": "ps --all --quiet --no-trunc",
+    "images": "images --all --quiet --no-trunc",
+    "tags": "images --format={{.Repository}}:{{.Tag}}",
+    "volumes": "volume ls --quiet",
+}
 
 
 def census() -> dict[str, list[str]]:
     """Return all containers, images, tags and volumes of the engine."""
-    listed = docker(
-        "images", "--all", "--no-trunc", "--format={{.ID}} {{.Repository}}:{{.Tag}}"
-    ).split()
-    return {
-        "containers": sorted(docker("ps", "--all", "--quiet", "--no-trunc").split()),
-        "images": sorted(set(listed[::2])),
-        "tags": sorted(tag for tag in listed[1::2] if "<none>" not in tag),
-        "volumes": sorted(docker("volume", "ls", "--quiet").split()),
-    }
+    return {kind: sorted(set(docker(*QUERIES[kind].split()).split())) for kind in QUERIES}
 
 
-def engine_answers(*options: str) -> bool:
+def engine_answers(*options):
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         return bool(docker(*options, "version", stderr=subprocess.DEVNULL))
     return False
@@ -94,10 +100,9 @@ class PrivateEngine:
     root, `hub` the fake registries.
     """
 
-    def __init__(self, folder: Path, *, disk: int = 0, hub: FakeHub | None = None) -> None:
+    def __init__(self, folder, *, disk=0, hub=None):
         self.folder = folder
         self.host = f"unix://{folder}/docker.sock"
-        self.process: Any = None
         self.hub = hub
         self._preparation = hub.preparation() if hub else ""
         if disk:
@@ -106,7 +111,7 @@ class PrivateEngine:
                 mount -t tmpfs -o size={disk}m tmpfs {folder}/data
             """
 
-    def start(self) -> None:
+    def start(self):
         """Start dockerd and wait until it answers."""
         self._kill_orphans()
         # Compiling the default seccomp filter takes a tenth of each container's time.
@@ -133,44 +138,42 @@ class PrivateEngine:
         if self.hub:
             wait_for((self.hub.folder / "ready").exists, what="for the fake registries to start")
 
-    def answers(self) -> bool:
+    def answers(self):
         assert self.process.poll() is None, f"dockerd ended, see {self.folder}/log"
         return engine_answers("--host", self.host)
 
-    def inside(self, *words: str) -> bytes:
+    def inside(self, *words):
         """Run a command in the engine's namespaces."""
         enter = ["nsenter", f"--target={self.process.pid}", "--net", "--mount"]
         return subprocess.run([*enter, *words], stdout=subprocess.PIPE, check=True).stdout
 
-    def docker(self, *words: str, **more: Any) -> str:
+    def docker(self, *words, **more):
         """Run a docker command on this engine and return its output."""
         return docker("--host", self.host, *words, **more)
 
-    def kill(self) -> None:
+    def kill(self):
         self.process.kill()
         self.process.wait()
 
-    def stop(self) -> None:
+    def stop(self):
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         self.process.wait(60)
         self._kill_orphans()
 
-    def _kill_orphans(self) -> None:
+    def _kill_orphans(self):
         """Kill containerd and the shims of an engine that was killed.
 
         A new dockerd waits for the old containerd in vain. It may miss the end of a container whose
         shim outlived both, and then cannot remove that container until its next start.
         """
-        for pid, words in command_lines():
-            if "containerd" in str(words[:1]) and f"{self.folder}/" in " ".join(words):
-                end({pid})
+        end(processes(rf"\S*containerd\S* .*{self.folder}/.*"))
         for file in self.folder.glob("exec/**/containerd.pid"):
             file.unlink()
 
 
 @contextlib.contextmanager
-def started_engine(folder: Path, saved: bytes, **options: Any) -> Iterator[PrivateEngine]:
+def started_engine(folder, saved, **options):
     """Start an engine with the images of `docker save`; stop and delete it at the end."""
     engine = PrivateEngine(folder, **options)
     try:
@@ -194,7 +197,7 @@ class FakeHub:
     hangs-up        the connection is closed without an answer
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         (folder / "nsswitch.conf").write_text("hosts: files\n")
         names = " ".join(fake_hub.HOSTS)
@@ -202,12 +205,12 @@ class FakeHub:
         self._make_certificate()
         self.behave("missing")
 
-    def behave(self, how: str) -> None:
+    def behave(self, how):
         """Set the behaviour of all registries, except those that are named after one."""
         (self.folder / "new").write_text(how)
         os.replace(self.folder / "new", self.folder / "behaviour")
 
-    def preparation(self) -> str:
+    def preparation(self):
         """Return the shell commands that start the registries in an engine's namespaces."""
         return f"""
             export SSL_CERT_FILE={self.folder}/trusted.pem
@@ -219,7 +222,7 @@ class FakeHub:
             {sys.executable} -E {fake_hub.__file__} {self.folder} &
         """
 
-    def write_client(self, folder: Path) -> None:
+    def write_client(self, folder):
         """Write a program that runs docker in the registries' network.
 
         With BuildKit the client, not the engine, requests the token of a registry.
@@ -232,45 +235,46 @@ class FakeHub:
         (folder / "docker").write_text(lines)
         (folder / "docker").chmod(0o755)
 
-    def _make_certificate(self) -> None:
+    def _make_certificate(self):
         names = ",".join(f"DNS:{host}" for host in fake_hub.HOSTS)
-        command = "openssl req -x509 -nodes -days 30 -newkey ec -subj /CN=registries"
-        command += " -pkeyopt ec_paramgen_curve:prime256v1 -keyout - -out -"
-        words = [*command.split(), "-addext", f"subjectAltName={names}"]
-        done = subprocess.run(words, check=True, capture_output=True)
+        command = f"""
+            openssl req -x509 -nodes -days 30 -subj /CN=registries -addext subjectAltName={names}
+            -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -keyout - -out -
+        """
+        done = subprocess.run(command.split(), check=True, capture_output=True)
         (self.folder / "trusted.pem").write_bytes(done.stdout)
 
 
 class Sleep:
     """A `sleep` with a unique argument: its processes can be found from outside its container."""
 
-    def __init__(self) -> None:
-        self._words = ["sleep", f"600.{secrets.randbelow(10**12):012}"]
-        self.command = " ".join(self._words)
-        self._seen: set[int] = set()
+    def __init__(self):
+        self.command = f"sleep 600.{secrets.randbelow(10**12):012}"
+        self._seen = set()
 
-    def test(self) -> dict[str, Any]:
-        """Return a test that runs this command, with the id "slow"."""
-        params = {"command": self.command}
-        return {"id": "slow", "type": "run_command", "params": params, "timeout": 300}
+    def processes(self):
+        return processes(f"{self.command} ")
 
-    def processes(self) -> set[int]:
-        return {pid for pid, words in command_lines() if words == self._words}
-
-    def wait(self) -> None:
+    def wait(self):
         """Wait until it runs; until it runs again, if this is called again."""
         self._seen |= wait_for(lambda: self.processes() - self._seen, what=f"for {self.command}")
 
 
-def command_lines() -> Iterator[tuple[int, list[str]]]:
-    """Yield process id and arguments of all processes on this machine, in containers too."""
+def processes(pattern):
+    """Return the ids of the processes, in containers too, whose words fit a pattern.
+
+    A blank follows each word.
+    """
+    found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (folder / "cmdline").read_text(errors="replace").split("\0")
-            yield int(folder.name), words[:-1]
+            words = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+            if re.fullmatch(pattern, words):
+                found.add(int(folder.name))
+    return found
 
 
-def end(processes: set[int]) -> None:
+def end(processes):
     """Kill processes."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):

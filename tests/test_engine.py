@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from cases import TRUE
+from cases import TRUE, run_command
 from conftest import PROJECT, outcome, statuses
 from engine import Sleep, census, docker, end, wait_for
 
@@ -84,7 +84,7 @@ def test_interrupted_evaluation_leaves_nothing(
 ):
     sleep = Sleep()
     line = f"RUN {sleep.command}" if where == "build" else "VOLUME /data"
-    process = start(*arguments([BUSYBOX, line], sleep.test()))
+    process = start(*arguments([BUSYBOX, line], run_command(sleep.command, timeout=300)))
     sleep.wait()
 
     process.send_signal(number)
@@ -103,7 +103,7 @@ def test_next_run_removes_what_a_killed_run_has_left(
 ):
     sleep = Sleep()
     line = KILLED_IN[where].replace("SLEEP", sleep.command)
-    process = start(*arguments([BUSYBOX, line], sleep.test()))
+    process = start(*arguments([BUSYBOX, line], run_command(sleep.command, timeout=300)))
     sleep.wait()
     process.kill()
     process.wait()
