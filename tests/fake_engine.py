@@ -56,9 +56,9 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
-SETTINGS: dict[str, Any] = {
+SETTINGS = {
     "version": {
         "Client": {"Version": "28.2.2"},
         "Server": {"Version": "20.10.24", "Os": "linux", "Arch": "amd64"},
@@ -78,7 +78,7 @@ LOST = "Cannot connect to the Docker daemon at unix:///fake. Is the docker daemo
 EXPERIMENTS = {"RUN": "control RUN", "FROM": "from", "LABEL": "syntax"}  # by the last instruction
 KILLED = -signal.SIGKILL
 HANGS = signal.SIGPROF  # what `sleep` sends to all processes of its container
-SLEEP = f"""#!/bin/sh
+SLEEP = f"""
 case $1 in [1-9][0-9]*) kill -{HANGS} 0 ;; esac
 exec /bin/sleep "$@"
 """
@@ -113,12 +113,10 @@ class Call:
         self.options = dict(word.partition("=")[::2] for word in given)
         self.operands = self.words[len(given) :]
         self.platform = environment.get("DOCKER_DEFAULT_PLATFORM")
-        self.lines = []  # of the Dockerfile
         self.name = self.command
-        if self.command == "build":
-            file = self.options.get("--file", "-")
-            data = stdin.read() if file == "-" else Path(file).read_bytes()
-            self.lines = data.decode(errors="replace").splitlines()
+        self.lines = []  # of the Dockerfile
+        if self.command == "build":  # The evaluator pipes it, even where docker reads a file.
+            self.lines = stdin.read().decode(errors="replace").splitlines()
         if self.operands == ["-"]:
             self.name = EXPERIMENTS[self.lines[-1].split()[0]]
         if "COPY . /content/" in self.lines:
@@ -169,13 +167,10 @@ class Process:
 
 def step(number, title, printed="", error="", code=0):
     """Return what BuildKit prints of a step: it may end, end the build, or (code None) hang."""
-    lines = [f"#{number} {title}", *(f"#{number} 0.1 {line}" for line in printed.splitlines())]
-    if code == 0:
-        lines += [f"#{number} DONE 0.1s", ""]
-    elif code is not None:
-        lines += [f"#{number} ERROR: {error}", "------", f" > {title}:", "------"]
-        lines.append(f"ERROR: failed to solve: {error}")
-    return "\n".join(lines) + "\n"
+    printed = "".join(f"#N 0.1 {line}\n" for line in printed.splitlines())
+    failed = f"#N ERROR: {error}\n------\n > {title}:\n------\nERROR: failed to solve: {error}\n"
+    end = {0: "#N DONE 0.1s\n\n", None: ""}.get(code, failed)
+    return f"#N {title}\n{printed}{end}".replace("#N", f"#{number}")
 
 
 def run_error(command, code):
@@ -193,6 +188,15 @@ FAILING = {  # instructions: docker's exit code, what is printed, and docker's e
 }
 
 
+def instruction(line):
+    """Return the exit code of docker, None if it never ends, what is printed, and the error."""
+    for pattern, (code, printed, error) in FAILING.items():
+        found = re.fullmatch(pattern, line)
+        if found:
+            return code, found.expand(printed), found.expand(error)
+    return 0, "", ""
+
+
 class DockerError(Exception):
     """An error of docker, with an exit code."""
 
@@ -208,7 +212,7 @@ class Engine:
         self.folder, self.root = Path(folder), Path(folder, "root")
         self.images, self.containers = self.folder / "images", self.folder / "containers"
         self.site = str(self.folder / "site")
-        self.clock: Any = time
+        self.clock = time
         self.killed = []  # the names of calls that were killed, each with the number of its signal
         self.interrupted_at = None  # by the clock, the first time
         self.taken = threading.Semaphore(0)  # signals that the evaluator has taken
@@ -226,9 +230,7 @@ class Engine:
     def _make(self):
         for name in ("images", "containers", "root", "programs", "site"):
             (self.folder / name).mkdir(parents=True)
-        sleep = self.folder / "programs" / "sleep"
-        sleep.write_text(SLEEP)
-        sleep.chmod(0o755)
+        self._script("programs/sleep", SLEEP)
         text = SITE.format(tests=str(Path(__file__).parent), folder=str(self.folder))
         Path(self.site, "sitecustomize.py").write_text(text)
         (self.folder / "calls").touch()
@@ -282,10 +284,13 @@ class Engine:
 
     def shell(self, *lines):
         """Let a script play the image's /bin/sh."""
-        file = self.folder / "shell"
-        file.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+        self.set(shell=self._script("shell", "\n".join(lines)))
+
+    def _script(self, path, text):
+        file = self.folder / path
+        file.write_text(f"#!/bin/sh\n{text}\n")
         file.chmod(0o755)
-        self.set(shell=str(file))
+        return str(file)
 
     def _calls(self):
         *whole_lines, _ = (self.folder / "calls").read_text().split("\n")
@@ -395,69 +400,46 @@ class Engine:
         other.touch()
 
     def _image_rm(self, call):
-        used = [self._state(name).get("Image") for name in os.listdir(str(self.containers))]
         for tag in call.operands:
-            image = self._need(self._image(tag))
-            if tag in used:
-                if "--force" not in call.options:
-                    raise DockerError("conflict: a container is using its referenced image")
-                self._image("<none>").touch()  # The containerd store keeps it without a name.
-            image.unlink()
+            self._need(self._image(tag)).unlink()
 
     def _build(self, call):
         log = ""
         for at, line in enumerate(call.lines, 1):
-            name, _, words = line.partition(" ")
-            image = words.split()[0] if name == "FROM" and words else ""
-            title = f"[internal] load metadata for {image}" if image else f"[{at}/9] {line}"
-            code, printed, error = self._instruction(line, image)
+            found = re.match(r"FROM (\S+)", line)
+            title = f"[internal] load metadata for {found[1]}" if found else f"[{at}/9] {line}"
+            code, printed, error = self._pull(found[1]) if found else instruction(line)
             if code != 0:
                 return Reply(code, "", log + step(at, title, printed, error, code))
             log += step(at, title)
         self._image(call.options["--tag"]).touch()
         return Reply(stderr=log)
 
-    def _instruction(self, line, image):
-        """Return the exit code of docker, None if it never ends, what is printed, and the error."""
-        if image:
-            problem = self._pull(image)
-            return int(bool(problem)), "", problem
-        for pattern, (code, printed, error) in FAILING.items():
-            found = re.fullmatch(pattern, line)
-            if found:
-                return code, found.expand(printed), found.expand(error)
-        return 0, "", ""
-
     def _pull(self, image):
-        """Return why docker cannot get an image, or ""."""
-        if image == "scratch" or self._image(image).exists():
-            return ""
-        first = image.split("/")[0]
-        registry = first if "." in first else "docker.io"
-        problems = self.settings["pull"]
-        return problems.get(image) or problems.get(registry, "")
+        """Return what becomes of a FROM, as instruction() does."""
+        host = image.partition("/")[0]
+        error = ""
+        if image != "scratch" and not self._image(image).exists():
+            names = (image, host if "." in host else "docker.io")
+            error = next(filter(None, map(self.settings["pull"].get, names)), "")
+        return int(error != ""), "", error
 
     # Containers
 
-    def _state(self, name):
-        """Return the state of a container, {} if another thread writes or removes it just now."""
-        with contextlib.suppress(FileNotFoundError):
-            return ast.literal_eval((self.containers / name).read_text() or "{}")
-        return {}
-
     def write_state(self, name, **state):
-        """Let a container exist."""
-        (self.containers / name).write_text(repr(state))
+        """Let a container exist, which runs unless its state says otherwise."""
+        state = {"Running": True, "ExitCode": 0, "StartedAt": "2026", **state}
+        (self.containers / name).write_text(json.dumps(state))
 
     def _ps(self, _call):
         return Reply(stdout="\n".join(os.listdir(str(self.containers))))
 
     def _container_inspect(self, call):
-        (name,) = call.operands
-        self._need(self.containers / name)
+        file = self._need(self.containers / call.operands[0])
         if "Networks" in call.options["--format"]:
             return Reply(stdout=json.dumps(self.settings["networks"]))
-        return Reply(stdout=json.dumps({**self._state(name), **self.settings["state"]}))
+        state = json.loads(file.read_text())
+        return Reply(stdout=json.dumps({**state, **self.settings["state"]}))
 
     def _container_rm(self, call):
         for name in call.operands:
@@ -469,18 +451,15 @@ class Engine:
         self._need(self._image(tag), 125)
         if call.platform:
             raise DockerError("the image does not provide the specified platform", 125)
-        has_program = program == "" or (program == "/bin/sh" and bool(self.settings["shell"]))
-        started_at = "2026" if has_program else "0001"
-        state = {"Image": tag, "Running": has_program, "ExitCode": 0, "StartedAt": started_at}
-        self.write_state(name, **state)
-        if not has_program:
-            reason = f"stat {program}: no such file or directory: unknown."
-            raise DockerError(f'failed to create task: exec: "{program}": {reason}', 127)
+        if program not in ("", self.settings["shell"] and "/bin/sh"):
+            self.write_state(name, Running=False, StartedAt="0001")
+            raise DockerError(f"exec: stat {program}: no such file or directory: unknown.", 127)
+        self.write_state(name)
         if "--detach" in call.options:
             return None
         reply = self._execute(words)
         if reply.code is not None:
-            self.write_state(name, **{**state, "Running": False, "ExitCode": reply.code})
+            self.write_state(name, Running=False, ExitCode=reply.code)
             if "--rm" in call.options:
                 (self.containers / name).unlink()
         return reply
@@ -536,7 +515,7 @@ def ended(engine, call, work, fault):
         reply = reply._replace(stdout="", stderr=failed_log(fault, code))
     late = None
     if fault["do"] == "hang" and call.command == "run":
-        late = functools.partial(engine.write_state, call.options["--name"], Running=True)
+        late = functools.partial(engine.write_state, call.options["--name"])
     return Reply(code, fault.get("stdout", reply.stdout), fault.get("stderr", reply.stderr), late)
 
 
@@ -565,7 +544,7 @@ def killed_within(engine, call, work, fault):
     if call.command != "run":
         return Reply(KILLED)
     reply = cut(engine, call, work, fault)
-    engine.write_state(call.options["--name"], Running=True, ExitCode=0, StartedAt="2026")
+    engine.write_state(call.options["--name"])
     return reply._replace(code=KILLED)
 
 
