@@ -34,6 +34,11 @@ def table(text, **defaults):
     return pytest.mark.parametrize("row", rows, ids=[row.when for row in rows])
 
 
+def as_bytes(text):
+    """Return the bytes of a text in a table, which may have Python's escapes."""
+    return text.encode().decode("unicode_escape").encode("latin-1")
+
+
 def run_command(command, **more):
     return {"type": "run_command", "params": {"command": command}, **more}
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from cases import TRUE, read_tests, table
+from cases import TRUE, as_bytes, read_tests, table
 from conftest import PIPES, messages, outcome
 
 import DockerfileEvaluator as de
@@ -69,11 +69,6 @@ def test_drawn_numbers_stand_in_path_body_and_contains():
 # Answers
 
 
-def sent(text):
-    """Return the bytes of an answer in a table, with Python's escapes."""
-    return text.encode().decode("unicode_escape").encode("latin-1")
-
-
 # What a service sends -> its status | its first line | its body | and what may explain it
 ANSWERS = r"""
 HTTP/1.1 200 OK\r\nA: b\r\n\r\nx\r\n\r\ny -> 200|HTTP/1.1 200 OK|x\r\n\r\ny|
@@ -103,7 +98,7 @@ CHUNKED = r"HTTP/1.1 200\r\ntransfer-Encoding: Chunked\r\n\r\n"
 
 @table(ANSWERS)
 def test_answer_of_a_service(row):
-    answer = de.read_http(sent(row.when.replace("CHUNKED", CHUNKED)))
+    answer = de.read_http(as_bytes(row.when.replace("CHUNKED", CHUNKED)))
 
     expected = row.then.encode().decode("unicode_escape")
     assert f"{answer.status}|{answer.line}|{answer.body.decode()}|{answer.hint}" == expected
@@ -143,7 +138,7 @@ HTTP/1.1 200 OK\r\n\r\nhello, world -> 2 2 of 3: the body lacks 'x'
 def test_judgement_of_an_answer(row):
     (test,) = read_tests(http(**row.params))
 
-    earned, message = test.check.judge(0, de.Printed(sent(row.when)))
+    earned, message = test.check.judge(0, de.Printed(as_bytes(row.when)))
 
     assert f"{earned} {message}" == row.then
 
