@@ -24,26 +24,26 @@ def test_build_is_given_the_users_options_name_dockerfile_and_context(
     de.evaluate("link", "r", rubric(TRUE), context=".", build_options=options)
 
     ((*words, _tag, file, context),) = fake.calls("build")
-    assert words == ["--force-rm", *options]
-    assert [file, context] == [f"--file={tmp_path}/context/Dockerfile", os.getcwd()]
+    expected = ["--force-rm", *options, f"--file={tmp_path}/context/Dockerfile", os.getcwd()]
+    assert [*words, file, context] == expected
 
 
-def test_run_is_given_options_of_the_evaluator_then_of_the_rubric_then_of_the_user(fake, evaluate):
+def test_run_is_given_options_of_the_evaluator_then_of_the_rubric_then_of_the_user(fake, score):
     of_rubric = ["--shm-size=1g", "--memory=1g"]
     of_user = ["--memory=2g", "--pull=always", "-eA=b c", "-P", "--init", "--detach-keys=a"]
 
-    evaluate(["FROM x"], TRUE, top={"run_options": of_rubric}, run_options=of_user)
+    score(TRUE, top={"run_options": of_rubric}, run_options=of_user)
 
-    (words,) = fake.calls("run")
-    ours = "--log-driver=none NAME --pull=never --no-healthcheck --pids-limit=4096 --stop-timeout=0"
-    expected = [*ours.split(), *of_rubric, *of_user, "--rm", "--entrypoint=/bin/sh"]
-    expected[1] = words[1]
-    assert words[: len(expected)] == expected
+    ours = "--pull=never --no-healthcheck --pids-limit=4096 --stop-timeout=0"
+    theirs = "--shm-size=1g --memory=1g --memory=2g --pull=always -eA=b c -P --init --detach-keys=a"
+    words = rf"--log-driver=none --name=\S+ {ours} {theirs} --rm --entrypoint=/bin/sh "
+    (call,) = fake.calls("run")
+    assert re.match(words, " ".join(call))
 
 
 @pytest.mark.parametrize("options", [["--net=host"], ["--network=host"], []], ids=str)
-def test_check_without_a_command_has_no_network_unless_the_user_gives_one(fake, evaluate, options):
-    evaluate(["FROM x"], LOOK, TRUE, run_options=options)
+def test_check_without_a_command_has_no_network_unless_the_user_gives_one(fake, score, options):
+    score(LOOK, TRUE, run_options=options)
 
     networks = [[word for word in call if "--net" in word] for call in fake.calls("run")]
     assert networks == [options or ["--network=none"], options]
@@ -51,22 +51,22 @@ def test_check_without_a_command_has_no_network_unless_the_user_gives_one(fake, 
 
 @pytest.mark.parametrize("given", [[], ["--platform=linux/386"]], ids=str)
 def test_default_platform_of_docker_is_an_option_of_the_build_and_of_nothing_else(
-    fake, evaluate, monkeypatch, given
+    fake, score, monkeypatch, given
 ):
     monkeypatch.setenv("DOCKER_DEFAULT_PLATFORM", "linux/arm64")
 
-    report = evaluate(["FROM x"], TRUE, build_options=given)
+    report = score(TRUE, build_options=given)
 
     assert fake.calls("build")[0][1] == (given or ["--platform=linux/arm64"])[0]
     assert outcome(report) == "passed"
 
 
 def test_classic_builder_that_the_user_asks_for_is_overruled_with_a_warning(
-    fake, evaluate, monkeypatch
+    fake, score, monkeypatch
 ):
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
 
-    (warning,) = evaluate(["FROM x"], TRUE)["warnings"]
+    (warning,) = score(TRUE)["warnings"]
 
     assert "DOCKER_BUILDKIT" in warning
 
@@ -131,18 +131,18 @@ def test_control_characters_of_an_argument_are_escaped(arguments, argument):
     assert_harmless(out + err)
 
 
-def test_suspicious_line_of_a_build_is_cut_and_escaped_in_its_warning(fake, evaluate):
+def test_suspicious_line_of_a_build_is_cut_and_escaped_in_its_warning(fake, score):
     line = f"W: Failed to fetch http://a.b {EVIL[-5:]} Could not resolve host: a.b {'0' * 10**5}"
-    fake.fault("build", "print", stdout=f"#1 [1/1] RUN a\n#1 0.1 {line}\n#1 DONE 0.1s\n")
+    fake.inject(f"build do=print stdout='#1 [1/1] RUN a\n#1 0.1 {line}\n#1 DONE 0.1s\n'")
 
-    (warning,) = evaluate(["FROM x"], FALSE)["warnings"]
+    (warning,) = score(FALSE)["warnings"]
 
     assert "Could not resolve host" in warning[:1000] == warning
     assert warning.isprintable()
 
 
 def test_log_is_shown_without_colors_and_in_a_small_character_set(fake, arguments):
-    fake.fault("build", "print", stdout="#1 [1/1] FROM x\n#1 0.1 \x1b[91mé€\x1b[0m\n#1 DONE\n")
+    fake.inject("build do=print stdout='#1 [1/1] FROM x\n#1 0.1 \x1b[91mé€\x1b[0m\n#1 DONE\n'")
 
     _, out, _ = called(de.main, *arguments(["FROM x"], TRUE, more=["--verbose"]), encoding="ascii")
 

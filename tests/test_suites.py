@@ -47,13 +47,16 @@ output_contains {"command": "a", "contains": ["b"], "match": "share"} -> fine
 output_contains {"command": "a", "contains": ["b"], "match": "all", "junit": "r", "of": 1} -> fine
 output_contains {"command":"a", "contains":["b"], "match":"share", "junit":"r", "of":1} -> .match
 output_contains {"command":"a", "contains":["b"], "match":"share", "count":"r", "of":1} -> .match
+run_command {"command": "a", "count": "x", "of": 3} -> fine
 run_command {"command": "a", "junit": "r", "of": 1} -> fine
 run_command {"command": "a", "junit": "a*/*.xml", "tests": ["x", "y"], "of": null} -> fine
 run_command {"command": "a", "junit": "r", "tests": ["x"], "exit_code": 1} -> fine
 run_command {"command": "a", "match": "share"} -> : unknown key 'match'
 http_responds {"method": "POST", "body": "{}", "headers": {"Content-Type": "a/b"}} -> fine
 http_responds {"method": "HEAD", "status": 204} -> fine
-http_responds {"method": null, "body": null, "headers": null} -> fine
+http_responds {"method": null, "body": null, "headers": null, "path": null} -> fine
+http_responds {"status": null, "contains": null, "match": null, "draw": null} -> fine
+http_responds {"path": "/x", "contains": ["y"]} -> fine
 http_responds {"headers": {"x-y_z!": "a: b", "HOST": "x"}} -> fine
 http_responds {"contains": ["a"], "match": "share"} -> fine
 http_responds {"method": "PUT"} -> .method: expected GET, HEAD or POST
