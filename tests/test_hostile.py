@@ -5,7 +5,7 @@ import re
 
 import engine
 import pytest
-from cases import FALSE, TRUE, files_exist, output_contains, read_table, run_command
+from cases import TRUE, output_contains, read_table, run_command
 from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -16,42 +16,49 @@ DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
 BASH = "RUN ln -sf bash /bin/sh"  # Debian's shell is dash
 
 
-def file_contains(path, *contains):
-    return ("file_contains", {"path": path, "contains": list(contains)})
-
-
-SHELL_WORKS = [
-    ("command_exists", {"name": "sh"}),
-    TRUE,
-    ("dirs_exist", {"paths": ["/etc"]}),
-    file_contains("/etc/passwd", "root:"),
-    ("envvar_set", {"name": "HOME"}),
-    output_contains("echo needle", "needle"),
-]
-LIES = [  # these pass only in a shell that lies
-    FALSE,
-    file_contains("/etc/passwd", "no such words"),
-    ("command_exists", {"name": "no-such-command"}),
-    ("envvar_set", {"name": "NO_SUCH_VARIABLE"}),
-]
-SHELL_MUST_WORK = [  # these pass only with a true result of the shell
-    TRUE,
-    output_contains("true", "needle", "no such file", "OCI", "exec", "unable"),
-    ("run_command", {"command": "x", "exit_code": "any"}),
-]
-# By the kind of image: what passes, and what fails
-TESTS = {
-    "the shell works": (SHELL_WORKS, LIES),
-    "no PATH": (SHELL_WORKS[1:], LIES),
-    "the shell or the container does not work": ([], SHELL_MUST_WORK),
-    "closed files": (
-        [files_exist("/secret")],
-        [files_exist("/closed/file"), file_contains("/secret", "needle")],
-    ),
-    "the shell prints its input": ([], [output_contains("x=needle; true", "needle")]),
-    "ENV, USER and WORKDIR count": ([output_contains("echo $A $(id -u) $PWD", "b 123 /w")], []),
-    "programs lie": ([], [file_contains("/etc/passwd", "needle"), *LIES]),
-}
+# By the kind of image: what becomes of tests. Those that fail pass in a shell that lies, or only with
+# a true result of the shell.
+TESTS = r"""
+== the shell works
+passed command_exists {"name": "sh"}
+passed run_command {"command": "cd /"}
+passed dirs_exist {"paths": ["/etc"]}
+passed file_contains {"path": "/etc/passwd", "contains": ["root:"]}
+passed envvar_set {"name": "HOME"}
+passed output_contains {"command": "echo needle", "contains": ["needle"]}
+failed run_command {"command": "echo why; false"}
+failed file_contains {"path": "/etc/passwd", "contains": ["no such words"]}
+failed command_exists {"name": "no-such-command"}
+failed envvar_set {"name": "NO_SUCH_VARIABLE"}
+== no PATH
+passed run_command {"command": "cd /"}
+passed dirs_exist {"paths": ["/etc"]}
+passed file_contains {"path": "/etc/passwd", "contains": ["root:"]}
+passed envvar_set {"name": "HOME"}
+passed output_contains {"command": "echo needle", "contains": ["needle"]}
+failed run_command {"command": "echo why; false"}
+failed file_contains {"path": "/etc/passwd", "contains": ["no such words"]}
+failed command_exists {"name": "no-such-command"}
+failed envvar_set {"name": "NO_SUCH_VARIABLE"}
+== the shell or the container does not work
+failed run_command {"command": "cd /"}
+failed output_contains {"command": "true", "contains": ["needle", "no such file", "exec", "unable"]}
+failed run_command {"command": "x", "exit_code": "any"}
+== closed files
+passed files_exist {"paths": ["/secret"]}
+failed files_exist {"paths": ["/closed/file"]}
+failed file_contains {"path": "/secret", "contains": ["needle"]}
+== the shell prints its input
+failed output_contains {"command": "x=needle; true", "contains": ["needle"]}
+== ENV, USER and WORKDIR count
+passed output_contains {"command": "echo $A $(id -u) $PWD", "contains": ["b 123 /w"]}
+== programs lie
+failed file_contains {"path": "/etc/passwd", "contains": ["needle"]}
+failed run_command {"command": "echo why; false"}
+failed file_contains {"path": "/etc/passwd", "contains": ["no such words"]}
+failed command_exists {"name": "no-such-command"}
+failed envvar_set {"name": "NO_SUCH_VARIABLE"}
+"""
 IMAGES = r"""
 == the shell works: no shell for RUN, failing healthcheck, volumes, missing workdir, unknown user
 FROM busybox:stable
@@ -139,12 +146,15 @@ ENV PATH=/lies:/usr/bin:/bin
     ("kind", "what", "lines"), re.findall(r"== (.*?): (.*)\n((?:(?!==).+\n)+)", IMAGES)
 )
 def test_verdicts_on_image(evaluate, kind, what, lines):
-    passing, failing = TESTS[kind]
+    section = TESTS.partition(f"== {kind}\n")[2].partition("\n==")[0].strip()
+    rows = [line.split(" ", 2) for line in section.split("\n")]
 
-    report = evaluate(lines.splitlines(), *passing, *failing)
+    report = evaluate(
+        lines.splitlines(), *((test_type, json.loads(params)) for _, test_type, params in rows)
+    )
 
-    has_passed = [row["passed"] for row in report["test_results"]]
-    assert has_passed == [True] * len(passing) + [False] * len(failing), messages(report)
+    expected = [status for status, *_ in rows]
+    assert [row["status"] for row in report["test_results"]] == expected, messages(report)
 
 
 @pytest.mark.parametrize("program", ["sleep 600", "yes", "yes >&2"])
@@ -160,31 +170,49 @@ def test_shell_that_waits_or_floods_fails_with_a_warning(evaluate, monkeypatch, 
 
 # A process can read the nonce in the arguments of its shell, but cannot prevent the true markers.
 NONCE = r"n=$(tr '\0' '\n' </proc/$PPID/cmdline | grep -xE '[0-9a-f]{32}')"
-FAILING = r"""
-forges an end -> NONCE; echo "$n=E 0"; exit 1
-forges a begin and an end -> NONCE; echo "$n=B"; echo "$n=E 0"; exit 1
-forges an end later -> NONCE; (sleep 0.3; echo "$n=E 0") & exit 1
-kills what runs it -> NONCE; kill -9 1; kill -9 $PPID; false
-becomes false -> exec false
-ends at an error -> set -e; false; true
-has a wrong syntax -> if then fi fi
-does not end its quotes -> '
-drops its output -> exec </dev/null >/dev/null 2>&1; false
-exits with a code of docker -> exit 125
-exits like a missing program -> exit 127
-exits like a command that was killed -> exit 137
-"""
-PASSING = r"""
-kills all others -> kill -9 -1; true
+COMMANDS = r"""
+forges an end -> failed
+    command: NONCE; echo "$n=E 0"; exit 1
+forges a begin and an end -> failed
+    command: NONCE; echo "$n=B"; echo "$n=E 0"; exit 1
+forges an end later -> failed
+    command: NONCE; (sleep 0.3; echo "$n=E 0") & exit 1
+kills what runs it -> failed
+    command: NONCE; kill -9 1; kill -9 $PPID; false
+becomes false -> failed
+    command: exec false
+ends at an error -> failed
+    command: set -e; false; true
+has a wrong syntax -> failed
+    command: if then fi fi
+does not end its quotes -> failed
+    command: '
+drops its output -> failed
+    command: exec </dev/null >/dev/null 2>&1; false
+exits with a code of docker -> failed
+    command: exit 125
+exits like a missing program -> failed
+    command: exit 127
+exits like a command that was killed -> failed
+    command: exit 137
+kills all others -> passed
+    command: kill -9 -1; true
     alone: true
-becomes true -> exec true
-has a trap for its end -> trap 'exit 0' EXIT; false
-leaves processes -> sleep 300 & (sleep 300 >/dev/null &) ; echo needle
+becomes true -> passed
+    command: exec true
+has a trap for its end -> passed
+    command: trap 'exit 0' EXIT; false
+leaves processes -> passed
+    command: sleep 300 & (sleep 300 >/dev/null &) ; echo needle
     alone: true
-closes its output -> exec >&- 2>&-; true
-limits its files -> ulimit -n 3; true
-interrupts all -> trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5
-terminates all -> trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5
+closes its output -> passed
+    command: exec >&- 2>&-; true
+limits its files -> passed
+    command: ulimit -n 3; true
+interrupts all -> passed
+    command: trap 'exit 0' INT; kill -INT 0; sleep 1; exit 5
+terminates all -> passed
+    command: trap 'exit 0' TERM; kill -TERM 0; sleep 1; exit 5
 """
 
 
@@ -200,18 +228,14 @@ SHELLS = {
 def test_command_cannot_forge_or_lose_its_verdict(evaluate, shell):
     """Beside a service its shell is not process 1, which no signal ends."""
     service = {"service": True} if shell == "a service" else {}
-    rows = read_table(FAILING + PASSING, alone=False)
+    rows = read_table(COMMANDS, command="", alone=False)
     rows = [row for row in rows if not (service and row.alone)]
-    commands = [row.then.replace("NONCE", NONCE) for row in rows]
+    commands = [row.command.replace("NONCE", NONCE) for row in rows]
 
     report = evaluate(SHELLS[shell], *(run_command(command, **service) for command in commands))
 
-    wrong = [
-        (row.when, found["message"])
-        for row, found in zip(rows, report["test_results"])
-        if found["passed"] != (f"{row.when} ->" in PASSING)
-    ]
-    assert wrong == []
+    for row, found in zip(rows, report["test_results"]):
+        assert found["passed"] is (row.then == "passed"), (row, found["message"])
 
 
 # Floods

@@ -1,5 +1,6 @@
 """Section 5, the report: fields and totals, no score, and how files are written."""
 
+import json
 import os
 from pathlib import Path
 from unittest import mock
@@ -13,49 +14,33 @@ import DockerfileEvaluator as de
 # Fields
 
 
-ENVIRONMENT = {
-    "evaluator_version": de.__version__,
-    "docker_client": "28.2.2",
-    "docker_server": "20.10.24",
-    "builder": "buildkit",
-    "platform": "linux/amd64",
-    "storage_driver": "overlay2",
-    "security_options": ["name=rootless"],
-    "engine_cpus": 4,
-    "engine_memory": 2**32,
-    "image_id": "sha256:" + "1d" * 32,
-    "image_size": 1234,
-    "image_platform": "linux/arm64",
-    "image_starts": True,
-    "kept_image": None,
-    "context": "other",
-    "overlay": None,
-    "offline": False,
-    "build_timeout": 9,
-    "start_timeout": 120,
-}
+ENVIRONMENT = json.loads("""{
+    "docker_client": "28.2.2", "docker_server": "20.10.24", "builder": "buildkit",
+    "platform": "linux/amd64", "storage_driver": "overlay2", "security_options": ["name=rootless"],
+    "engine_cpus": 4, "engine_memory": 4294967296, "image_size": 1234,
+    "image_platform": "linux/arm64", "image_starts": true, "kept_image": null, "context": "other",
+    "overlay": null, "offline": false, "build_timeout": 9, "start_timeout": 120
+}""")
+ENVIRONMENT.update(evaluator_version=de.__version__, image_id="sha256:" + "1d" * 32)
 
 
-def test_environment_has_the_facts_of_the_engine_and_of_an_image_for_another_platform(
-    fake, evaluate
-):
+def test_environment_has_the_facts_of_the_engine_and_of_an_image_for_another_platform(fake, score):
     fake.set(info={"SecurityOptions": ["name=rootless"]}, image={"Architecture": "arm64"})
 
     os.mkdir("other")
-    report = evaluate(["FROM x"], TRUE, context="other", build_timeout=9)
+    report = score(TRUE, context="other", build_timeout=9)
 
     assert report["environment"] == {**report["environment"], **ENVIRONMENT}
     assert report["warnings"] == ["the image is for linux/arm64, the engine for linux/amd64"]
 
 
-PODMAN = {
+PODMAN = json.loads("""{
     "info": {
-        "host": {"cpus": 8, "memTotal": 9},
-        "store": {"graphDriverName": "overlay"},
-        **dict.fromkeys(["NCPU", "MemTotal", "Driver"]),
+        "host": {"cpus": 8, "memTotal": 9}, "store": {"graphDriverName": "overlay"},
+        "NCPU": null, "MemTotal": null, "Driver": null
     },
-    "version": {"Client": {"Version": "5", "OsArch": "linux/arm64"}, "Server": None},
-}
+    "version": {"Client": {"Version": "5", "OsArch": "linux/arm64"}, "Server": null}
+}""")
 
 
 def test_environment_has_the_facts_of_podman(fake):
@@ -77,31 +62,37 @@ def test_schema_requires_every_field_and_knows_no_other():
 
 # Tests that a person should look at
 
-SUSPECTS = {
-    "echo 'curl: (6) Could not resolve host: example.org'; exit 1": "network",
-    "echo 'Could not resolve host: example.org'; sleep 60": "network",
-    "curl() { exit 6; }; curl -s https://a.b/c": "network",
-    "echo 'Could not resolve host: example.org'": None,
-    "echo 'AssertionError: 1 != 2'; exit 1": None,
-}
+SUSPECTS = """
+echo 'curl: (6) Could not resolve host: example.org'; exit 1 -> network
+echo 'Could not resolve host: example.org'; sleep 60 -> network
+curl() { exit 6; }; curl -s https://a.b/c -> network
+echo 'Could not resolve host: example.org' -> None
+echo 'AssertionError: 1 != 2'; exit 1 -> None
+"""
 
 
-@pytest.mark.parametrize("command", SUSPECTS)
-def test_failed_test_is_suspicious_if_its_output_mentions_the_host(fake, evaluate, command):
-    report = evaluate(["FROM x"], run_command(command, timeout=2))
+@table(SUSPECTS)
+def test_failed_test_is_suspicious_if_its_output_mentions_the_host(fake, score, row):
+    (found,) = score(run_command(row.when, timeout=2))["test_results"]
 
-    assert report["test_results"][0]["suspect"] == SUSPECTS[command]
-
-
-PERCENTAGES = {(10**9 - 1, 10**9): "99.9%", (2, 3): "66.6%", (4.35, 10): "43.5%", (0, 0): "0.0%"}
+    assert str(found["suspect"]) == row.then
 
 
-def test_percentage_is_rounded_down():
-    assert {points: de.percent(*points) for points in PERCENTAGES} == PERCENTAGES
+PERCENTAGES = """
+999999999 1000000000 -> 99.9%
+2 3 -> 66.6%
+4.35 10 -> 43.5%
+0 0 -> 0.0%
+"""
+
+
+@table(PERCENTAGES)
+def test_percentage_is_rounded_down(row):
+    assert de.percent(*map(float, row.when.split())) == row.then
 
 
 def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(fake, evaluate):
-    fake.fault("version", since=2)  # after the build
+    fake.inject("version since=2")  # after the build
 
     report = evaluate(["FROM x", "RUN exit 3"], TRUE)
 
@@ -113,11 +104,11 @@ def test_failed_build_has_its_log_and_builder_even_if_the_engine_is_lost_then(fa
 # Files
 
 
-def test_protected_folder_is_an_error_before_docker_is_started(fake, evaluate, monkeypatch):
+def test_protected_folder_is_an_error_before_docker_is_started(fake, score, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # these tests may run as root
 
     with pytest.raises(de.EvaluationError):
-        evaluate(["FROM x"], TRUE, output="report")
+        score(TRUE, output="report")
 
     assert fake.names() == []
 
@@ -143,55 +134,61 @@ def test_report_can_be_a_pipe():
 
 # A score is not lost
 
-# How an evaluation ends: a fault of the fake engine
-SCORED, FAILED, LOST = "", "build at='[2/2] RUN make' error=2", "version"
-ENDS = [  # of two evaluations, and whether the first report is kept
-    (SCORED, FAILED, False),  # a failed build has a score
-    (SCORED, LOST, True),
-    (FAILED, LOST, True),
-    ("pull x='a.b: too many requests'", LOST, False),
-]
+# What fails in two evaluations, one after the other, and what becomes of the first report
+ENDS = """
+a score, then a failed build, which has one -> replaced
+    second: build at='[2/2] RUN make' error=2
+a score, then no engine -> kept
+    second: version
+a failed build, then no engine -> kept
+    first: build at='[2/2] RUN make' error=2
+    second: version
+no score, then no engine -> replaced
+    first: pull x='a.b: too many requests'
+    second: version
+"""
 
 
 @pytest.fixture
-def save(fake, evaluate):
+def save(fake, score):
     """Return a function that evaluates, and writes the report to a file; return the report."""
 
     def run(fault, output="report.json"):
         fake.repair()
         fake.inject(fault)
-        return evaluate(["FROM x"], TRUE, output=output)
+        return score(TRUE, output=output)
 
     return run
 
 
-@pytest.mark.parametrize(("there", "new", "is_kept"), ENDS)
-def test_report_without_a_score_moves_one_with_a_score_and_links_stay(save, there, new, is_kept):
+@table(ENDS, first="", second="")
+def test_report_without_a_score_moves_one_with_a_score_and_links_stay(save, row):
     os.mkdir("folder")
     os.symlink("folder/elsewhere.json", "report.json")
 
-    earlier, later = (save(end) for end in (there, new))
+    earlier, later = save(row.first), save(row.second)
 
-    assert de.read_report("folder/elsewhere.json.previous") == (earlier if is_kept else None)
+    kept = earlier if row.then == "kept" else None
+    assert de.read_report("folder/elsewhere.json.previous") == kept
     assert de.read_report("folder/elsewhere.json") == later
     assert os.path.islink("report.json")
 
 
 def test_score_that_cannot_be_set_aside_is_not_replaced(save):
     os.makedirs("report.json.previous/x")
-    earlier = save(SCORED)
+    earlier = save("")
 
     with pytest.raises(de.EvaluationError):
-        save(LOST)
+        save("version")
 
     assert de.read_report("report.json") == earlier
 
 
 def test_report_on_stdout_moves_no_file(save):
     os.symlink("report.json", "-")
-    save(SCORED)
+    save("")
 
-    save(LOST, output="-")
+    save("version", output="-")
 
     assert os.path.exists("report.json")
 
@@ -222,13 +219,13 @@ def test_mode_that_an_older_builder_ignores_is_a_warning(fake, evaluate, row):
     assert warnings == [expected] * (row.then == "a warning")
 
 
-def test_host_without_threads_is_an_engine_error(fake, evaluate, monkeypatch):
+def test_host_without_threads_is_an_engine_error(fake, score, monkeypatch):
     def refuse(_):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(de, "ThreadPoolExecutor", refuse)
 
-    report = evaluate(["FROM x"], TRUE)
+    report = score(TRUE)
 
     assert outcome(report) == "engine"
     assert report["error"]["message"] == "this host: can't start new thread"

@@ -7,7 +7,7 @@ fails so, or without memory, space or threads.
 """
 
 import pytest
-from cases import run_command
+from cases import run_command, table
 
 import DockerfileEvaluator as de
 
@@ -337,23 +337,22 @@ def test_cause_comes_before_what_follows_from_it():
     assert de.suspicion([effect, cause]) == ("network", cause)
 
 
-ERRORS = {
-    "fatal: unable to look up current user": "fatal: unable to look up current user",
-    "make: *** [Makefile:2: all] Error 2": "c.c:1:10: fatal error: a.h: No such file or directory",
-    "ERROR: Command errored out with exit status 1: python setup.py egg_info": (
-        "ImportError: cannot import name 'Feature'"
-    ),
-    "404  Not Found [IP: 151.101.2.132 80]": "E: Unable to locate package libfoo",
-    "npm warn x@1 requires a peer of y@2": "sh: 1: webpack: not found",
-    "debconf: (Can't locate Term/ReadLine.pm)": "python (missing):",
-    "localhost : ok=7 changed=4 unreachable=0 failed=1": "fatal: [localhost]: FAILED! => {}",
-}
+# The last words of a failure, and the line that explains it
+ERRORS = """
+fatal: unable to look up current user -> fatal: unable to look up current user
+make: *** [Makefile:2: all] Error 2 -> c.c:1:10: fatal error: a.h: No such file or directory
+ERROR: Command errored out with exit status 1: python setup.py egg_info -> ImportError: cannot import name 'Feature'
+404  Not Found [IP: 151.101.2.132 80] -> E: Unable to locate package libfoo
+npm warn x@1 requires a peer of y@2 -> sh: 1: webpack: not found
+debconf: (Can't locate Term/ReadLine.pm) -> python (missing):
+localhost : ok=7 changed=4 unreachable=0 failed=1 -> fatal: [localhost]: FAILED! => {}
+"""
 
 
-def test_line_that_explains_is_shown_and_no_closing_word():
-    for noise, why in ERRORS.items():
-        assert de.likely_reason(["Step", why, "text", noise]) == why
-        assert de.likely_reason(["Step", noise, "text", why]) == why
+@table(ERRORS)
+def test_line_that_explains_is_shown_and_no_closing_word(row):
+    for lines in ([row.then, "text", row.when], [row.when, "text", row.then]):
+        assert de.likely_reason(["Step", *lines]) == row.then
 
 
 def test_first_and_last_line_that_explain_are_shown():
@@ -364,28 +363,29 @@ def test_first_and_last_line_that_explain_are_shown():
     assert de.likely_reason([]) == "no output"
 
 
-# A command, its exit code, and what that points to
+# An exit code and its command, and what that points to
 QUIET = r"""
-apt-get install -y wget && wget -q https://a.b/c | 4 | network
-set -e\ncurl -s https://a.b/c | 6 | network
-wget \"$URL\" | 4 | network
-curl -sSLo /x https://a.b/c | 23 | disk
-curl -s https://a.b/c --output /x | 23 | disk
-curl -s https://a.b/c \| tar x | 23 | None
-curl -o /no/x https://a.b/c\nWarning: Failed to create the file /no/x: No such file | 23 | None
-wget -q https://a.b/c | 8 | None
-make | 4 | None
-dpkg -i libcurl4.deb | 6 | None
-apt-get install -y wget git && pytest | 5 | None
-curl -s localhost:8080 -o /x | 7 | None
-curl $URL\ncurl: (6) Could not resolve host: NAME | 6 | None
+4 apt-get install -y wget && wget -q https://a.b/c -> network
+6 set -e\ncurl -s https://a.b/c -> network
+4 wget \"$URL\" -> network
+23 curl -sSLo /x https://a.b/c -> disk
+23 curl -s https://a.b/c --output /x -> disk
+23 curl -s https://a.b/c \| tar x -> None
+23 curl -o /no/x https://a.b/c\nWarning: Failed to create the file /no/x: No such file -> None
+8 wget -q https://a.b/c -> None
+4 make -> None
+6 dpkg -i libcurl4.deb -> None
+5 apt-get install -y wget git && pytest -> None
+7 curl -s localhost:8080 -o /x -> None
+6 curl $URL\ncurl: (6) Could not resolve host: NAME -> None
 """
 
 
-def test_exit_code_of_a_quiet_download_is_suspicious():
-    for row in QUIET.strip().split("\n"):
-        command, code, kind = row.rsplit(" | ", 2)
-        assert str(de.failed_download(int(code), command)[0]) == kind, row
+@table(QUIET)
+def test_exit_code_of_a_quiet_download_is_suspicious(row):
+    code, _, command = row.when.partition(" ")
+
+    assert str(de.failed_download(int(code), command)[0]) == row.then
 
 
 def failed_run(command, *output, others=()):
@@ -418,26 +418,29 @@ def test_full_disk_that_a_step_of_a_good_build_ignored_is_suspicious():
     assert de.build_suspicion(de.Build(0, de.BUILDKIT, other_output=[line])) == ("disk", line)
 
 
-HINTS = {  # what a RUN executed and printed
-    ("/x.sh", "exec /x.sh: exec format error"): "#!/bin/sh",
-    ("/x.sh", "exec /x.sh: no such file or directory"): "carriage return",
-    ("/x.sh", "/bin/bash: ./x.sh: /bin/sh^M: bad interpreter: No such file"): "carriage return",
-    ("/x.sh", "/usr/bin/env: ‘bash\\r’: No such file or directory"): "carriage return",
-    ("/x.sh", "sh: ./x.sh: not found"): "carriage return",
-    ("/x.sh", "/bin/sh: 1: x.sh: not found"): "",
-    ("/x.sh", "cat: /x.sh: No such file or directory"): "",
-    ("/bin/sh -c make", "exec /bin/sh: exec format error"): "",  # of a foreign image
-}
+# What a RUN printed
+HINTS = r"""
+exec /x.sh: exec format error -> #!/bin/sh
+exec /x.sh: no such file or directory -> carriage return
+/bin/bash: ./x.sh: /bin/sh^M: bad interpreter: No such file -> carriage return
+/usr/bin/env: ‘bash\r’: No such file or directory -> carriage return
+sh: ./x.sh: not found -> carriage return
+/bin/sh: 1: x.sh: not found -> no hint
+cat: /x.sh: No such file or directory -> no hint
+# of a foreign image
+exec /bin/sh: exec format error -> no hint
+    command: /bin/sh -c make
+"""
 
 
-def test_hint_of_a_script_that_cannot_be_started():
+@table(HINTS, command="/x.sh")
+def test_hint_of_a_script_that_cannot_be_started(row):
     options = de.Options("Dockerfile", "repo", context=".")
-    workspace = de.Workspace(de.Docker("docker"))
+    build = failed_run(row.command, row.when)
 
-    for run, expected in HINTS.items():
-        hint = de.build_hint(de.FailedBuild(workspace, options, "FROM x", failed_run(*run)))
-        assert expected in hint, run
-        assert bool(expected) == bool(hint)
+    hint = de.build_hint(de.FailedBuild(None, options, "FROM x", build))
+
+    assert row.then in (hint or "no hint")
 
 
 ADDRESSES = """
@@ -449,10 +452,10 @@ nginx: [emerg] socket() [::]:80 failed (97: Address family not supported by prot
 
 
 @pytest.mark.parametrize("line", ADDRESSES.strip().split("\n"))
-def test_failed_tests_that_miss_an_address_give_one_warning(fake, evaluate, line):
+def test_failed_tests_that_miss_an_address_give_one_warning(fake, score, line):
     failing, passing = (run_command(f"echo '{line}'; exit {code}") for code in (1, 0))
 
-    warnings = evaluate(["FROM x"], failing, failing)["warnings"]
+    (warning,) = score(failing, failing)["warnings"]
 
-    assert ["IPv6" in warning for warning in warnings] == [True]
-    assert evaluate(["FROM x"], passing)["warnings"] == []
+    assert "IPv6" in warning
+    assert score(passing)["warnings"] == []
