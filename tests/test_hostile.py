@@ -16,8 +16,8 @@ DEBIAN, BUSYBOX = "FROM debian:bookworm-slim", "FROM busybox:stable"
 BASH = "RUN ln -sf bash /bin/sh"  # Debian's shell is dash
 
 
-# By the kind of image: what becomes of tests. Those that fail pass in a shell that lies, or only with
-# a true result of the shell.
+# By the kind of image: what becomes of tests. Those that fail pass in a shell that lies, or only
+# with a true result of the shell.
 TESTS = r"""
 == the shell works
 passed command_exists {"name": "sh"}
