@@ -77,7 +77,7 @@ SHORT = {
     "DEEP": "(" * 5000 + ")" * 5000,
     "DRAW": '"draw": {"a": [1, 1000000]}',
     "OUTPUT": '"type": "output_contains"',
-    "HTTP": '"type": "http_responds"',
+    "HTTP": '"type": "http_responds", "service": 80',
 }
 MISTAKES = mistakes_of(r"""
 {"type": null} -> .type:
@@ -112,13 +112,13 @@ MISTAKES = mistakes_of(r"""
 {"service": false} -> .service:
 {"service": 0} -> .service:
 {"service": "8080"} -> .service:
-{HTTP, "service": 80, "params": {"path": "/a b"}} -> .params.path:
-{HTTP, "service": 80, "params": {"path": "/\u0001"}} -> .params.path:
-{HTTP, "service": 80, "params": {"path": "/\n"}} -> .params.path:
-{HTTP, "service": 80, "params": {"status": 99}} -> .params.status:
-{HTTP, "service": 80, "params": {"status": "200"}} -> .params.status:
-{HTTP, "service": 80, "params": {"contains": []}} -> .params.contains:
-{HTTP, "service": 80, "params": {"command": "x"}} -> .params:
+{HTTP, "params": {"path": "/a b"}} -> .params.path:
+{HTTP, "params": {"path": "/\u0001"}} -> .params.path:
+{HTTP, "params": {"path": "/\n"}} -> .params.path:
+{HTTP, "params": {"status": 99}} -> .params.status:
+{HTTP, "params": {"status": "200"}} -> .params.status:
+{HTTP, "params": {"contains": []}} -> .params.contains:
+{HTTP, "params": {"command": "x"}} -> .params:
 {"params": {"command": "x", "draw": []}} -> .params.draw:
 {"params": {"command": "{a}", "draw": {"a": [1, 2, 1000000]}}} -> .params.draw.a:
 {"params": {"command": "{a}", "draw": {"a": [1, 1000000.5]}}} -> .params.draw.a:
@@ -128,14 +128,51 @@ MISTAKES = mistakes_of(r"""
 {"service": 65536} -> .service: expected an integer from 1 to 65535 or true,
 {"params": {"command": "x", "count": "x"}} -> .params: expected 'count' with 'of', or 'junit'
 {"params": {"command": "x", "of": 3}} -> .params: expected 'count' with 'of', or 'junit'
-{HTTP, "params": {}} -> .service: expected a port, since
+{HTTP, "params": {}, "service": null} -> .service: expected a port, since
 {HTTP, "params": {}, "service": true} -> .service: expected a port, since
 {"type": "files_exist", "params": {"paths": ["/x"]}, "service": true} -> .service: only a test
-{HTTP, "service": 80, "params": {"path": "x"}} -> .params.path: expected /
-{HTTP, "service": 80, "params": {"match": "all"}} -> .params.match: expected 'contains' beside
+{HTTP, "params": {"path": "x"}} -> .params.path: expected /
+{HTTP, "params": {"match": "all"}} -> .params.match: expected 'contains' beside
+{"type": "commands_exist", "params": {"names": ["a"], "match": "any"}} -> .params.match: expected
+{"type": "command_exists", "params": {"name": "a", "match": "share"}} -> .params: unknown key
+{"type": "dirs_exist", "params": {"paths": ["a"], "match": "any"}} -> .params.match: expected 'all'
+{"type": "file_contains", "params": {"path": "a", "contains": ["b"], "match": "some"}} -> .params.match
+{OUTPUT, "params": {"command":"a","contains":["b"],"match":"share","junit":"r","of":1}} -> .params.match
+{OUTPUT, "params": {"command":"a","contains":["b"],"match":"share","count":"r","of":1}} -> .params.match
+{"params": {"command": "a", "match": "share"}} -> .params: unknown key 'match'
+{HTTP, "params": {"method": "PUT"}} -> .params.method: expected GET, HEAD or POST
+{HTTP, "params": {"method": "get"}} -> .params.method: expected GET, HEAD or POST
+{HTTP, "params": {"method": "HEAD", "contains": ["a"]}} -> .params.method: with HEAD
+{HTTP, "params": {"method": "HEAD", "body": "a"}} -> .params.method: with HEAD
+{HTTP, "params": {"body": ""}} -> .params.body: expected a string
+{HTTP, "params": {"body": "a\u0000"}} -> .params.body: expected a string
+{HTTP, "params": {"headers": {"a b": "c"}}} -> .params.headers.a b: expected a header
+{HTTP, "params": {"headers": {"a": "b\nc"}}} -> .params.headers.a: expected a header
+{HTTP, "params": {"headers": {"a": "b\rc"}}} -> .params.headers.a: expected a header
+{HTTP, "params": {"headers": {"a": null}}} -> .params.headers.a: expected a string
+{HTTP, "params": {"headers": {"content-length": "3"}}} -> .params.headers.content-length: expected a
+{HTTP, "params": {"headers": {"Connection": "close"}}} -> .params.headers.Connection: expected a header
+{HTTP, "params": {"headers": ["a"]}} -> .params.headers: expected an object
+{HTTP, "params": {"status": 199}} -> .params.status: expected an integer from 200 to
+{HTTP, "params": {"headers": {"A": ""}}} -> .params.headers.A: expected a string
+{HTTP, "params": {"headers": {"A": 1}}} -> .params.headers.A: expected a string
+{HTTP, "params": {"headers": {"transfer-encoding": "chunked"}}} -> .params.headers.transfer-encoding:
+{"params": {"command": "a", "junit": "r.xml"}} -> .params: expected 'count'
+{"params": {"command": "a", "tests": ["a"]}} -> .params: expected 'count'
+{"params": {"command": "a", "junit": "r.xml", "of": 3, "tests": ["a"]}} -> .params: expected 'count'
+{"params": {"command": "a", "junit": "r.xml", "of": 3, "count": "x"}} -> .params: expected 'count'
+{"params": {"command": "a", "count": "x", "tests": ["a"]}} -> .params: expected 'count'
+{"params": {"command": "a", "junit": "r.xml", "tests": []}} -> .params.tests: expected a
+{"params": {"command": "a", "junit": "r.xml", "tests": ["a", "b", "a"]}} -> .params.tests: expected
+{"params": {"command": "a", "junit": "r.xml", "tests": "a"}} -> .params.tests: expected a non-empty
+{"params": {"command": "a", "junit": "r.xml", "tests": [1]}} -> .params.tests: expected a non-empty
+{"params": {"command": "a", "junit": "r.xml", "of": 0}} -> .params.of: expected an integer from 1
+{"params": {"command": "a", "junit": "", "of": 3}} -> .params.junit: expected a string
+{"params": {"command": "a", "junit": ["r.xml"], "of": 3}} -> .params.junit: expected a string
+{"params": {"command": "a", "junit": "**/target/*.xml", "of": 3}} -> .params.junit: '*' is any part
 """)
 MISTAKES_BEYOND_A_SCHEMA = mistakes_of(r"""
-{HTTP, "service": 80, "params": {DRAW}} -> .params.draw:
+{HTTP, "params": {DRAW}} -> .params.draw:
 {"type": "command_exists", "params": {"name": "LÖNG"}} -> .params.name:
 {"type": "command_exists", "params": {"name": "a\ud800"}} -> .params.name:
 {"params": {"command": "{a}", "draw": {"a": [1000000, 1]}}} -> .params.draw.a:
@@ -156,8 +193,8 @@ MISTAKES_BEYOND_A_SCHEMA = mistakes_of(r"""
 """)
 
 
-def with_mistake(text):
-    """Return a test with a mistake."""
+def as_test(text):
+    """Return a test of a table."""
     for word, meaning in SHORT.items():
         text = text.replace(word, meaning)
     return {**TRUE, **json.loads(text)}
@@ -166,7 +203,7 @@ def with_mistake(text):
 def test_all_mistakes_are_reported_at_once_with_their_places():
     places = {**MISTAKES, **MISTAKES_BEYOND_A_SCHEMA}
 
-    found = mistakes(json.dumps({"tests": list(map(with_mistake, places))}).encode())
+    found = mistakes(json.dumps({"tests": list(map(as_test, places))}).encode())
 
     for at, place in enumerate(places.values()):
         assert found[at].startswith(f"r: tests[{at}]{place}")
@@ -256,8 +293,32 @@ def test_report_has_the_drawn_numbers_and_the_params_as_they_are_in_the_rubric(f
 # The schema
 
 
+# Tests that are right
+FINE = r"""
+{"type": "commands_exist", "params": {"names": ["a"], "match": "share"}}
+{"type": "commands_exist", "params": {"names": ["a", "a"], "match": "all"}}
+{"type": "files_exist", "params": {"paths": ["a"], "match": "share"}}
+{"type": "files_exist", "params": {"paths": ["a"], "match": null}}
+{"type": "file_contains", "params": {"path": "a", "contains": ["b"], "match": "share"}}
+{OUTPUT, "params": {"command": "a", "contains": ["b"], "match": "share"}}
+{OUTPUT, "params": {"command": "a", "contains": ["b"], "match": "all", "junit": "r", "of": 1}}
+{"params": {"command": "a", "count": "x", "of": 3}}
+{"params": {"command": "a", "junit": "r", "of": 1}}
+{"params": {"command": "a", "junit": "a*/*.xml", "tests": ["x", "y"], "of": null}}
+{"params": {"command": "a", "junit": "r", "tests": ["x"], "exit_code": 1}}
+{HTTP, "params": {"method": "POST", "body": "{}", "headers": {"Content-Type": "a/b"}}}
+{HTTP, "params": {"method": "HEAD", "status": 204}}
+{HTTP, "params": {"method": null, "body": null, "headers": null, "path": null}}
+{HTTP, "params": {"status": null, "contains": null, "match": null, "draw": null}}
+{HTTP, "params": {"path": "/x", "contains": ["y"]}}
+{HTTP, "params": {"headers": {"x-y_z!": "a: b", "HOST": "x"}}}
+{HTTP, "params": {"contains": ["a"], "match": "share"}}
+"""
+
+
 def test_schema_accepts_what_the_reader_accepts():
     tests = [{"type": kind, "params": row.params} for kind in CASES for row in CASES[kind]]
+    tests += map(as_test, FINE.strip().split("\n"))
     tests += [WITH_NULLS, {**TRUE, "service": True}, {**TRUE, "service": 65535}]
     content = {"_": 1, "run_options": ["--cpus=2", "--gpus=all"], "tests": tests}
 
@@ -269,7 +330,7 @@ def test_schema_accepts_what_the_reader_accepts():
 
 def test_schema_rejects_what_the_reader_rejects():
     files = [json.loads(file_with_mistake(text)) for text in FILE_MISTAKES]
-    files += [{"tests": [with_mistake(text)]} for text in MISTAKES]
+    files += [{"tests": [as_test(text)]} for text in MISTAKES]
 
     assert list(filter(schema("rubric").is_valid, files)) == []
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from cases import as_bytes, table
-from conftest import PROJECT, schema
+from conftest import PROJECT
 
 import DockerfileEvaluator as de
 
@@ -30,82 +30,6 @@ def test_drawn_numbers_are_replaced_in_the_command_alone():
 
     assert check.files == "{a}.xml"
     assert check.judge(0, printed({"x": "<testcase name='{a}'/>"}))[0] == 1
-
-
-# A type and its parameters, and whether a rubric may have them, or what is wrong with them
-PARAMS = r"""
-commands_exist {"names": ["a"], "match": "share"} -> fine
-commands_exist {"names": ["a", "a"], "match": "all"} -> fine
-commands_exist {"names": ["a"], "match": "any"} -> .match: expected 'all' or 'share'
-command_exists {"name": "a", "match": "share"} -> : unknown key 'match'
-files_exist {"paths": ["a"], "match": "share"} -> fine
-files_exist {"paths": ["a"], "match": null} -> fine
-dirs_exist {"paths": ["a"], "match": "any"} -> .match: expected 'all' or 'share'
-file_contains {"path": "a", "contains": ["b"], "match": "share"} -> fine
-file_contains {"path": "a", "contains": ["b"], "match": "some"} -> .match: expected 'any' or 'all'
-output_contains {"command": "a", "contains": ["b"], "match": "share"} -> fine
-output_contains {"command": "a", "contains": ["b"], "match": "all", "junit": "r", "of": 1} -> fine
-output_contains {"command":"a", "contains":["b"], "match":"share", "junit":"r", "of":1} -> .match
-output_contains {"command":"a", "contains":["b"], "match":"share", "count":"r", "of":1} -> .match
-run_command {"command": "a", "count": "x", "of": 3} -> fine
-run_command {"command": "a", "junit": "r", "of": 1} -> fine
-run_command {"command": "a", "junit": "a*/*.xml", "tests": ["x", "y"], "of": null} -> fine
-run_command {"command": "a", "junit": "r", "tests": ["x"], "exit_code": 1} -> fine
-run_command {"command": "a", "match": "share"} -> : unknown key 'match'
-http_responds {"method": "POST", "body": "{}", "headers": {"Content-Type": "a/b"}} -> fine
-http_responds {"method": "HEAD", "status": 204} -> fine
-http_responds {"method": null, "body": null, "headers": null, "path": null} -> fine
-http_responds {"status": null, "contains": null, "match": null, "draw": null} -> fine
-http_responds {"path": "/x", "contains": ["y"]} -> fine
-http_responds {"headers": {"x-y_z!": "a: b", "HOST": "x"}} -> fine
-http_responds {"contains": ["a"], "match": "share"} -> fine
-http_responds {"method": "PUT"} -> .method: expected GET, HEAD or POST
-http_responds {"method": "get"} -> .method: expected GET, HEAD or POST
-http_responds {"method": "HEAD", "contains": ["a"]} -> .method: with HEAD neither
-http_responds {"method": "HEAD", "body": "a"} -> .method: with HEAD neither
-http_responds {"body": ""} -> .body: expected a string
-http_responds {"body": "a\u0000"} -> .body: expected a string
-http_responds {"headers": {"a b": "c"}} -> .headers.a b: expected a header
-http_responds {"headers": {"a": "b\nc"}} -> .headers.a: expected a header
-http_responds {"headers": {"a": "b\rc"}} -> .headers.a: expected a header
-http_responds {"headers": {"a": null}} -> .headers.a: expected a string
-http_responds {"headers": {"content-length": "3"}} -> .headers.content-length: expected a header
-http_responds {"headers": {"Connection": "close"}} -> .headers.Connection: expected a header
-http_responds {"headers": ["a"]} -> .headers: expected an object
-http_responds {"status": 199} -> .status: expected an integer from 200 to 599
-http_responds {"headers": {"A": ""}} -> .headers.A: expected a string
-http_responds {"headers": {"A": 1}} -> .headers.A: expected a string
-http_responds {"headers": {"transfer-encoding": "chunked"}} -> .headers.transfer-encoding
-run_command {"command": "a", "junit": "r.xml"} -> : expected 'count'
-run_command {"command": "a", "tests": ["a"]} -> : expected 'count'
-run_command {"command": "a", "junit": "r.xml", "of": 3, "tests": ["a"]} -> : expected 'count'
-run_command {"command": "a", "junit": "r.xml", "of": 3, "count": "x"} -> : expected 'count'
-run_command {"command": "a", "count": "x", "tests": ["a"]} -> : expected 'count'
-run_command {"command": "a", "junit": "r.xml", "of": 3, "tests": []} -> .tests: expected a non-empty
-run_command {"command": "a", "junit": "r.xml", "tests": ["a", "b", "a"]} -> .tests: expected no name
-run_command {"command": "a", "junit": "r.xml", "tests": "a"} -> .tests: expected a non-empty
-run_command {"command": "a", "junit": "r.xml", "tests": [1]} -> .tests: expected a non-empty
-run_command {"command": "a", "junit": "r.xml", "of": 0} -> .of: expected an integer from 1
-run_command {"command": "a", "junit": "", "of": 3} -> .junit: expected a string
-run_command {"command": "a", "junit": ["r.xml"], "of": 3} -> .junit: expected a string
-run_command {"command": "a", "junit": "**/target/*.xml", "of": 3} -> .junit: '*' is any part
-"""
-
-
-@table(PARAMS)
-def test_schema_and_evaluator_agree(row):
-    test_type, _, params = row.when.partition(" ")
-    test = {"type": test_type, "params": json.loads(params)}
-    if test_type == de.HTTP:
-        test["service"] = 80
-    content = {"tests": [test]}
-    try:
-        found = de.read_rubric(json.dumps(content).encode(), "r") and "fine"
-    except de.EvaluationError as error:
-        found = str(error)
-
-    assert row.then in found
-    assert schema("rubric").is_valid(content) == (row.then == "fine")
 
 
 # Files. A line is a file, and what it counts: the cases that passed and those that did not, or why
