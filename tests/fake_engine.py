@@ -292,17 +292,18 @@ class Engine:
         file.chmod(0o755)
         return str(file)
 
-    def _calls(self):
+    def log(self):
+        """Return the name and the arguments of each call."""
         *whole_lines, _ = (self.folder / "calls").read_text().split("\n")
         return map(ast.literal_eval, whole_lines)
 
     def names(self):
         """Return the names of all calls."""
-        return [name for name, _ in self._calls()]
+        return [name for name, _ in self.log()]
 
     def calls(self, name):
         """Return the arguments of each call of a name."""
-        return [words for call, words in self._calls() if call == name]
+        return [words for call, words in self.log() if call == name]
 
     def count(self, name):
         return len(self.calls(name))

@@ -3,6 +3,7 @@
 These are dash, bash and busybox.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -84,14 +85,18 @@ one prints what is looked for -> failed
     names: cat
     body: echo straw
 """
-FAILING = [
-    run_command("/bin/false"),
-    ("command_exists", {"name": "no-such-program"}),
-    ("files_exist", {"paths": ["/no/such"]}),
-    ("file_contains", {"path": "file", "contains": ["straw"]}),
-    output_contains("true", "needle"),
-]
-PASSING = [run_command("/bin/true"), ("file_contains", {"path": "file", "contains": ["needle"]})]
+FAILING, PASSING = json.loads("""[
+    [
+        ["run_command", {"command": "/bin/false"}],
+        ["command_exists", {"name": "no-such-program"}],
+        ["files_exist", {"paths": ["/no/such"]}],
+        ["file_contains", {"path": "file", "contains": ["straw"]}],
+        ["output_contains", {"command": "true", "contains": ["needle"]}]
+    ], [
+        ["run_command", {"command": "/bin/true"}],
+        ["file_contains", {"path": "file", "contains": ["needle"]}]
+    ]
+]""")
 
 
 def test_shell_of_a_command_can_be_of_another_language(fake, score):
@@ -117,7 +122,7 @@ def test_functions_of_the_environment_gain_nothing(fake, files, score, tmp_path,
         environment = {f"BASH_FUNC_{name}%%": body for name in row.names.split()}
     fake.set(shell=str(tmp_path / "sh"), environment=environment)
 
-    report = score(*FAILING, *PASSING)
+    report = score(*map(tuple, FAILING + PASSING))
 
     assert list(statuses(report).values()) == ["failed"] * 5 + [row.then] * 2
 

@@ -1,11 +1,12 @@
 """Each docker command of an evaluation goes wrong in each way: no Dockerfile is blamed for it."""
 
+import json
 import os
 import re
 from types import SimpleNamespace
 
 import pytest
-from cases import LOOK, output_contains, read_table, run_command
+from cases import read_table
 from conftest import called, outcome, statuses
 from fake_engine import Engine
 
@@ -40,19 +41,26 @@ MODES = dict(line.split(": ", 1) for line in MODES.strip().splitlines())
 # It is ended at once by an interrupt; what the clean-up runs has its time.
 ENDED_AT_ONCE = ("build", "run", "exec", "logs", "control COPY", "control RUN", "control run")
 
-TRUE = run_command("true")
-FAILS = run_command("exit 3", id="bad", service=True)
-HTTP = {"type": "http_responds", "service": 8080, "params": {}}
-TESTS = {
-    "all": [LOOK, TRUE, output_contains("echo hello", "hello")],
-    "mixed": [
-        TRUE,
-        run_command("exit 3", id="bad"),
-        run_command("true", requires=["bad"]),
-        run_command("sleep 600"),
+TESTS = json.loads("""{
+    "all": [
+        {"type": "files_exist", "params": {"paths": ["/etc/passwd"]}},
+        {"type": "run_command", "params": {"command": "true"}},
+        {"type": "output_contains", "params": {"command": "echo hello", "contains": ["hello"]}}
     ],
-    "services": [TRUE, run_command("true", service=8080), FAILS, HTTP, TRUE],
-}
+    "mixed": [
+        {"type": "run_command", "params": {"command": "true"}},
+        {"type": "run_command", "params": {"command": "exit 3"}, "id": "bad"},
+        {"type": "run_command", "params": {"command": "true"}, "requires": ["bad"]},
+        {"type": "run_command", "params": {"command": "sleep 600"}}
+    ],
+    "services": [
+        {"type": "run_command", "params": {"command": "true"}},
+        {"type": "run_command", "params": {"command": "true"}, "service": 8080},
+        {"type": "run_command", "params": {"command": "exit 3"}, "service": true},
+        {"type": "http_responds", "params": {}, "service": 8080},
+        {"type": "run_command", "params": {"command": "true"}}
+    ]
+}""")
 
 
 # A Dockerfile and tests; the kind of the error, or the statuses, if docker works. The
