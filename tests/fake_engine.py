@@ -144,8 +144,7 @@ class Process:
     def __init__(self, pid, call, reply, stderr, clock):
         self.pid, self.call, self.late, self._clock = pid, call, reply.late, clock
         self.returncode = reply.code
-        is_one = stderr == subprocess.STDOUT
-        self.stdout = self._file(reply.stdout + reply.stderr * is_one)
+        self.stdout = self._file(reply.stdout + reply.stderr * (stderr == subprocess.STDOUT))
         self.stderr = self._file(reply.stderr) if stderr == subprocess.PIPE else None
 
     def _file(self, text):
@@ -266,8 +265,7 @@ class Engine:
         Other processes read them when they start.
         """
         for name, value in changes.items():
-            is_dict = isinstance(value, dict)
-            self.settings[name] = {**SETTINGS[name], **value} if is_dict else value
+            self.settings[name] = {**SETTINGS[name], **value} if isinstance(value, dict) else value
         (self.folder / "settings").write_text(repr(self.settings))
 
     def fault(self, on, do="fail", **details):
@@ -439,8 +437,7 @@ class Engine:
         file = self._need(self.containers / call.operands[0])
         if "Networks" in call.options["--format"]:
             return Reply(stdout=json.dumps(self.settings["networks"]))
-        state = json.loads(file.read_text())
-        return Reply(stdout=json.dumps({**state, **self.settings["state"]}))
+        return Reply(stdout=json.dumps({**json.loads(file.read_text()), **self.settings["state"]}))
 
     def _container_rm(self, call):
         for name in call.operands:

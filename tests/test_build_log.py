@@ -157,9 +157,7 @@ podman-5.8-from -> buildah None
 
 @table(LOGS)
 def test_recorded_log_says_the_builder_the_exit_code_and_the_output_of_a_run(row):
-    log = Path(__file__).with_name("logs").joinpath(f"{row.when}.log").read_text()
-
-    build = read_log(log)
+    build = read_log(Path(__file__).with_name("logs").joinpath(f"{row.when}.log").read_text())
 
     assert f"{build.builder} {build.run_code}" == row.then
     assert build.run_code is None or build.output == ["one", "E: cause", "bye"]

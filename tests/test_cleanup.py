@@ -41,10 +41,9 @@ def test_everything_has_the_name_of_its_run_and_a_container_its_own_name_and_non
 
 
 def test_clean_up_has_one_time_limit_for_everything(fake, score):
-    make_many = "cd ../images; set -- *; for n in $(seq 20); do cp $1 $1-$n; done"
     fake.inject("'image rm' do=hang")
 
-    report = score(run_command(make_many))
+    report = score(run_command("cd ../images; set -- *; for n in $(seq 20); do cp $1 $1-$n; done"))
 
     assert outcome(report) == "passed"
     assert str(report["warnings"]).count("dockerfile-evaluator:") > 20
@@ -232,10 +231,8 @@ def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(mon
 def test_child_of_docker_that_holds_its_output_is_not_waited_for():
     docker = de.Docker(program("until test -e over; do sleep 0.1; done & echo done"))
 
-    answer = docker.call("version")
-
     open("over", "w").close()
-    assert answer.stdout == "done\n"
+    assert docker.call("version").stdout == "done\n"
 
 
 def test_log_of_a_service_ends_with_what_it_printed_last():

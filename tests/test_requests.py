@@ -1,7 +1,7 @@
 """Services on an engine: each client alone in an image, own commands, networks, signals."""
 
 import pytest
-from cases import TRUE, run_command
+from cases import TRUE, run_command, table
 from conftest import messages, outcome
 
 BUSYBOX = "FROM busybox:stable"
@@ -74,71 +74,75 @@ def test_client_of_an_image_gets_what_a_server_sends(clean_engine, evaluate, cli
 
 
 # What the image's own command does, and the message of a test beside it
-COMMANDS = {
-    'CMD ["nosuch"]': "nosuch",
-    "CMD echo why >&2; exit 3": "ended with exit code 3: why",
-    "CMD yes | head -n 900000; exit 3": "ended with exit code 3: y",
-    "CMD httpd -p 8080": "ended with exit code 0 (it must stay in the foreground;",
-    "CMD httpd -f -p 8081": "nothing listens on port 8080 in time; it listens on 8081",
-    "CMD rm /bin/sh; exec httpd -f -p 8080": "/bin/sh: no such file",
-    "CMD trap '' TERM; yes & sleep 2; httpd -f -p 8080": "exit code 0",
-    "CMD httpd -f -p 127.0.0.1:8080": "exit code 0",
-    'ENTRYPOINT ["httpd", "-f"]\nCMD ["-p", "8080"]': "exit code 0",
-}
+COMMANDS = r"""
+CMD ["nosuch"] -> nosuch
+CMD echo why >&2; exit 3 -> ended with exit code 3: why
+CMD yes | head -n 900000; exit 3 -> ended with exit code 3: y
+CMD httpd -p 8080 -> ended with exit code 0 (it must stay in the foreground;
+CMD httpd -f -p 8081 -> nothing listens on port 8080 in time; it listens on 8081
+CMD rm /bin/sh; exec httpd -f -p 8080 -> /bin/sh: no such file
+CMD trap '' TERM; yes & sleep 2; httpd -f -p 8080 -> exit code 0
+CMD httpd -f -p 127.0.0.1:8080 -> exit code 0
+ENTRYPOINT ["httpd", "-f"]\nCMD ["-p", "8080"] -> exit code 0
+"""
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_own_command_decides_only_the_tests_beside_it(clean_engine, evaluate, command):
+@table(COMMANDS)
+def test_own_command_decides_only_the_tests_beside_it(clean_engine, evaluate, row):
     beside = {**run_command("sleep 1"), "service": 8080}
 
-    report = evaluate([BUSYBOX, *command.split("\n")], beside, TRUE, start_timeout=6)
+    report = evaluate([BUSYBOX, *row.when.split(r"\n")], beside, TRUE, start_timeout=6)
 
     found, other = report["test_results"]
-    assert COMMANDS[command] in found["message"]
-    assert found["passed"] is (COMMANDS[command] == "exit code 0")
+    assert row.then in found["message"]
+    assert found["passed"] is (row.then == "exit code 0")
     assert other["passed"]
 
 
-# Addresses: a server, the network of its container, and what a request finds
+# A service, the network of its container, and what a request finds. The last one is set up first.
 
-ONLY = "it listens on 127.0.0.1:8080 only: nobody outside of the container can reach it"
-ADDRESSES = {
-    ("httpd -f -p 8080", ""): "HTTP/1.1 404 Not Found",
-    ("httpd -f -p 127.0.0.1:8080", ""): ONLY,
-    ("httpd -f -p 127.0.0.1:8080", "--network=none"): "HTTP/1.1 404 Not Found",
-    # It is set up first.
-    ("timeout 3 httpd -f -p 127.0.0.1:8080; httpd -f -p 8080", ""): "HTTP/1.1 404 Not Found",
-}
+ADDRESSES = """
+httpd -f -p 8080 -> HTTP/1.1 404 Not Found
+httpd -f -p 127.0.0.1:8080 -> it listens on 127.0.0.1:8080 only: nobody outside of the container can reach it
+httpd -f -p 127.0.0.1:8080 -> HTTP/1.1 404 Not Found
+    network: --network=none
+timeout 3 httpd -f -p 127.0.0.1:8080; httpd -f -p 8080 -> HTTP/1.1 404 Not Found
+"""
 
 
-@pytest.mark.parametrize(("command", "network"), ADDRESSES)
-def test_request_comes_from_outside(clean_engine, evaluate, command, network):
-    lines = [BUSYBOX, f"CMD {command}"]
+@table(ADDRESSES, network="")
+def test_request_comes_from_outside(clean_engine, evaluate, row):
+    lines = [BUSYBOX, f"CMD {row.when}"]
 
-    report = evaluate(lines, request("/", status=404), run_options=network.split())
+    report = evaluate(lines, request("/", status=404), run_options=row.network.split())
 
-    assert messages(report) == [ADDRESSES[command, network]]
+    assert messages(report) == [row.then]
 
 
 # Signals: a command has the verdict that it has without a service
 
 
-SIGNALS = [
-    "kill 0",
-    "trap '' TERM; kill 0; echo done",
-    "trap 'exit 3' USR1; kill -USR1 0; sleep 1",
-    "trap 'exit 0' TERM; kill 0; exit 5",
-    *(f"kill -{name} 0; exit 5" for name in ("HUP", "INT", "QUIT", "PIPE", "ALRM", "WINCH")),
-    "sleep 60 & kill 0; wait",
-    "kill $PPID; exit 5",
-    "kill -9 $$",
-    "timeout 1 sleep 5",
-]
+SIGNALS = """
+kill 0
+trap '' TERM; kill 0; echo done
+trap 'exit 3' USR1; kill -USR1 0; sleep 1
+trap 'exit 0' TERM; kill 0; exit 5
+kill -HUP 0; exit 5
+kill -INT 0; exit 5
+kill -QUIT 0; exit 5
+kill -PIPE 0; exit 5
+kill -ALRM 0; exit 5
+kill -WINCH 0; exit 5
+sleep 60 & kill 0; wait
+kill $PPID; exit 5
+kill -9 $$
+timeout 1 sleep 5
+"""
 
 
 @pytest.mark.parametrize("image", [BUSYBOX, DEBIAN[0]])
 def test_signals_have_the_same_effect_beside_a_service(clean_engine, evaluate, image):
-    alone = [run_command(command) for command in SIGNALS]
+    alone = [run_command(command) for command in SIGNALS.strip().split("\n")]
     beside = [{**test, "service": True} for test in alone]
 
     rows = evaluate([image, "CMD sleep 600"], *alone, *beside)["test_results"]

@@ -284,9 +284,7 @@ def test_results_beside_a_service(engine, evaluate):
     """There docker exec runs the test; the service's own files are those of another process."""
     tests = [{**as_test(row), "service": 8080} for row in ROWS[:6]]
 
-    report = evaluate([*IMAGES["busybox"], "CMD httpd -f -p 8080"], *tests)
-
-    assert wrong(ROWS, report) == []
+    assert wrong(ROWS, evaluate([*IMAGES["busybox"], "CMD httpd -f -p 8080"], *tests)) == []
 
 
 LIES = [

@@ -276,9 +276,7 @@ def test_numbers_are_drawn_anew_for_each_evaluation_and_from_their_whole_range()
     test = output_contains("echo {a} {b}", "x")
     test["params"]["draw"] = {"a": [-1, 1], "b": [0, 999_999]}
 
-    drawn = {read(test).tests[0].check.drawn["a"] for _ in range(100)}
-
-    assert drawn == {-1, 0, 1}
+    assert {read(test).tests[0].check.drawn["a"] for _ in range(100)} == {-1, 0, 1}
 
 
 def test_report_has_the_drawn_numbers_and_the_params_as_they_are_in_the_rubric(fake, score):

@@ -202,9 +202,7 @@ def test_cases_of_all_files_count_and_the_message_says_what_is_missing(row):
         text = re.sub(r"\+(\w)", r"<testcase name='\1'/>", text)
         return re.sub(r"-(\w)", r"<testcase name='\1'><error/></testcase>", text)
 
-    message = judged({path: as_xml(text) for path, text in row.files.items()})
-
-    assert message.startswith(row.then)
+    assert judged({path: as_xml(text) for path, text in row.files.items()}).startswith(row.then)
 
 
 NAMED = """

@@ -436,9 +436,8 @@ exec /bin/sh: exec format error -> no hint
 @table(HINTS, command="/x.sh")
 def test_hint_of_a_script_that_cannot_be_started(row):
     options = de.Options("Dockerfile", "repo", context=".")
-    build = failed_run(row.command, row.when)
 
-    hint = de.build_hint(de.FailedBuild(None, options, "FROM x", build))
+    hint = de.build_hint(de.FailedBuild(None, options, "FROM x", failed_run(row.command, row.when)))
 
     assert row.then in (hint or "no hint")
 

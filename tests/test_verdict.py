@@ -105,9 +105,7 @@ NEEDLES = {"[ok]: redis": "passed", "\x1b[32mok": "passed", "[ok] redis": "faile
 def test_text_is_found_with_colour_codes_in_it_and_with_its_own():
     output = b"[\x1b[32mok\x1b[0m]: \x1b[01;31m\x1b[Kredis\x1b[m"
 
-    found = {text: judged(output_contains("x", text), output).status for text in NEEDLES}
-
-    assert found == NEEDLES
+    assert {text: judged(output_contains("x", text), output).status for text in NEEDLES} == NEEDLES
 
 
 def test_first_and_last_half_of_8_mib_are_searched_and_8_kb_are_in_the_report(fake, score):
@@ -284,9 +282,7 @@ def test_what_is_in_the_pipe_at_the_limit_still_counts():
     with docker.start("-c", "echo late") as process:
         process.wait()
 
-        at_the_limit = next(docker.stream(process, deadline))
-
-    assert at_the_limit == b"late\n"
+    assert next(docker.stream(process, deadline)) == b"late\n"
 
 
 def test_what_an_image_prints_before_dockers_error_is_none():
@@ -307,9 +303,7 @@ def test_last_words_of_a_command_are_read():
     with open(reading, "rb") as stdout:
         process = SimpleNamespace(stdout=stdout, stderr=None, poll=poll, wait=lambda _: 0)
 
-        printed = list(de.Docker("docker").stream(process, de.Deadline({"": 60.0})))
-
-    assert printed == [b"the end"]
+    assert list(de.Docker("docker").stream(process, de.Deadline({"": 60.0}))) == [b"the end"]
 
 
 # Part of the points
@@ -356,9 +350,7 @@ def test_part_of_the_points_is_rounded_down_and_never_all(row):
     score, counted, of = json.loads(row.when)
     test = CHECK._replace(score=score, check=CHECK.check._replace(full_count=of))
 
-    points = de.points_of(test, de.Result("failed", "", earned=counted))
-
-    assert points == float(row.then)
+    assert de.points_of(test, de.Result("failed", "", earned=counted)) == float(row.then)
 
 
 # The command; the status and points of its test, what is counted, and what requires it
@@ -391,8 +383,7 @@ def test_suite_earns_what_it_counts_if_it_came_to_its_end(fake, score, row):
     report = score(TRUE, test, {**TRUE, "requires": ["suite"]})
 
     _, suite, other = report["test_results"]
-    found = f"{suite['status']} {suite['score']:g} {suite['counted']} {other['status']}"
-    assert found == row.then
+    assert f"{suite['status']} {suite['score']:g} {suite['counted']} {other['status']}" == row.then
 
 
 def test_output_that_takes_too_long_to_count_is_a_failure(fake, score, monkeypatch):
@@ -453,7 +444,5 @@ def test_own_command_fails_only_its_tests(fake, score, row, first):
 
 @pytest.mark.parametrize("option", ["network=host", "net=name=host", "network=container:x"])
 def test_service_in_the_network_of_others_is_refused(fake, score, option):
-    report = score(SERVICE, run_options=[f"--{option}"])
-
-    assert outcome(report) == "usage"
+    assert outcome(score(SERVICE, run_options=[f"--{option}"])) == "usage"
     assert "run" not in fake.names()
