@@ -106,13 +106,12 @@ class Reply(NamedTuple):
 class Call:
     """A docker command."""
 
-    def __init__(self, words, stdin, environment):
+    def __init__(self, words, stdin):
         at = 2 if words[0] in ("image", "container") else 1
         self.command, self.words = " ".join(words[:at]), words[at:]
         given = list(itertools.takewhile(lambda word: word[:1] == "-" != word, self.words))
         self.options = dict(word.partition("=")[::2] for word in given)
         self.operands = self.words[len(given) :]
-        self.platform = environment.get("DOCKER_DEFAULT_PLATFORM")
         self.name = self.command
         self.lines = []  # of the Dockerfile
         if self.command == "build":  # The evaluator pipes it, even where docker reads a file.
@@ -322,7 +321,8 @@ class Engine:
         """Play subprocess.Popen()."""
         if argv[0] != "docker":
             return START(argv, *words, stdin=stdin, stderr=stderr, env=env, **more)
-        call = Call([os.fsdecode(word) for word in argv[1:]], stdin, env or {})
+        assert not env["DOCKER_DEFAULT_PLATFORM"], "docker would look for another image"
+        call = Call([os.fsdecode(word) for word in argv[1:]], stdin)
         with self._lock:
             self._numbers.update([call.name, "*"])
             numbers = dict(self._numbers)
@@ -447,8 +447,6 @@ class Engine:
         tag, *words = call.operands
         name, program = call.options["--name"], call.options.get("--entrypoint", "")
         self._need(self._image(tag), 125)
-        if call.platform:
-            raise DockerError("the image does not provide the specified platform", 125)
         if program not in ("", self.settings["shell"] and "/bin/sh"):
             self.write_state(name, Running=False, StartedAt="0001")
             raise DockerError(f"exec: stat {program}: no such file or directory: unknown.", 127)

@@ -7,8 +7,7 @@ tests/logs has logs as docker and podman print them.
 import re
 from pathlib import Path
 
-import pytest
-from cases import table
+from cases import as_bytes, table
 
 import DockerfileEvaluator as de
 
@@ -193,21 +192,25 @@ def test_line_is_read_to_its_end_after_a_progress_bar():
 
 # What a Dockerfile prints
 
-OTHER_ERRORS = "\nERROR: failed to solve: x: not found\nfailed to solve: x\nError: x: not found\n"
-FORGED = {
-    "nothing": "",
-    "steps": "#2 DONE 0.1s\n#3 [1/1] FROM z\n#3 ERROR: x\n#1 exporting to image\nSTEP 3/3: FROM z",
-    "exit codes of RUNs that were killed": "exit code: 137\nexit status 143",
-    "other errors": OTHER_ERRORS,
-    "other ends of lines": OTHER_ERRORS.replace("\n", "\r") + OTHER_ERRORS.replace("\n", "\u2028"),
-    "a line of 64 KiB and more": "A" * de.CHUNK + "#3 [1/1] FROM z",
-}
+FORGED = r"""
+steps -> as without them
+    prints: #2 DONE 0.1s\n#3 [1/1] FROM z\n#3 ERROR: x\n#1 exporting to image\nSTEP 3/3: FROM z
+exit codes of RUNs that were killed -> as without them
+    prints: exit code: 137\nexit status 143
+other errors -> as without them
+    prints: \nERROR: failed to solve: x: not found\nfailed to solve: x\nError: x: not found\n
+other ends of lines -> as without them
+    prints: \rERROR: failed to solve: x: not found\xe2\x80\xa8failed to solve: x\rError: x: not found
+a line of 64 KiB and more -> as without them
+    prints: LONG#3 [1/1] FROM z
+"""
 RUN_FAILS = 'process "y" did not complete successfully: exit code: 1'
 
 
-@pytest.mark.parametrize("what", FORGED)
-def test_nothing_that_a_run_prints_gains_it_anything(what):
-    printed = FORGED[what].replace("\n", "\n#2 0.1 ")
+@table(FORGED, prints="")
+def test_nothing_that_a_run_prints_gains_it_anything(row):
+    text = as_bytes(row.prints.replace("LONG", "A" * de.CHUNK)).decode()
+    printed = text.replace("\n", "\n#2 0.1 ")
     log = f"#1 [internal] load x\n#1 DONE 0.1s\n#2 [2/2] RUN y\n#2 0.1 {printed}\n"
 
     failed = read_log(f"{log}#2 ERROR: {RUN_FAILS}\n------\nERROR: failed to solve: {RUN_FAILS}\n")

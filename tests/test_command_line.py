@@ -72,21 +72,48 @@ def test_classic_builder_that_the_user_asks_for_is_overruled_with_a_warning(
 
 # Options that are refused
 
-REFUSED = {
-    "build": "--tag=x -t=x -tx --file=x -f=x --iidfile=x --output=x -o=x --load --push --quiet -q "
-    "--progress=plain --check --call=check --help x",
-    "run": "--name=x --rm=false --entrypoint=x --cidfile=x --restart=always -d --detach -i "
-    "--interactive -t --tty -it -Pd -a=stdout --attach=stderr --help image",
-}
-REFUSED_ARGUMENTS = [
-    *(f"--{step}-option={option}" for step in REFUSED for option in REFUSED[step].split()),
-    "--run-option=",
-    "--run-option=-e A=b",
-    "--build-option=--build-arg A=b",
-]
+REFUSED = """
+--build-option=--tag=x
+--build-option=-t=x
+--build-option=-tx
+--build-option=--file=x
+--build-option=-f=x
+--build-option=--iidfile=x
+--build-option=--output=x
+--build-option=-o=x
+--build-option=--load
+--build-option=--push
+--build-option=--quiet
+--build-option=-q
+--build-option=--progress=plain
+--build-option=--check
+--build-option=--call=check
+--build-option=--help
+--build-option=x
+--run-option=--name=x
+--run-option=--rm=false
+--run-option=--entrypoint=x
+--run-option=--cidfile=x
+--run-option=--restart=always
+--run-option=-d
+--run-option=--detach
+--run-option=-i
+--run-option=--interactive
+--run-option=-t
+--run-option=--tty
+--run-option=-it
+--run-option=-Pd
+--run-option=-a=stdout
+--run-option=--attach=stderr
+--run-option=--help
+--run-option=image
+--run-option=
+--run-option=-e A=b
+--build-option=--build-arg A=b
+"""
 
 
-@pytest.mark.parametrize("argument", REFUSED_ARGUMENTS)
+@pytest.mark.parametrize("argument", REFUSED.strip().split("\n"))
 def test_option_that_the_evaluation_sets_itself_or_that_is_not_one_word_is_refused(
     fake, arguments, argument
 ):
@@ -199,8 +226,8 @@ def test_image_is_tested_without_options_of_builds_and_reports(fake, rubric, wor
 def test_image_that_exists_is_tested_and_stays(fake, rubric):
     words = ["--image", "x", "--rubric", rubric(TRUE, TRUE), "--test", "run_command_2"]
 
-    (fake.images / "x").touch()
-
     assert "the engine has no image 'x'" in called(de.main, *words)[2]
+
+    (fake.images / "x").touch()
     assert "1 of 1 tests passed" in called(de.main, *words)[1]
     assert fake.left() == ["x"]

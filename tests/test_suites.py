@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from cases import as_bytes, table
+from cases import as_bytes, read_tests, table
 from conftest import PROJECT
 
 import DockerfileEvaluator as de
@@ -16,11 +16,9 @@ import DockerfileEvaluator as de
 # Rubrics
 
 
-def read(test_type="run_command", **params):
+def read(**params):
     """Return the one test of a rubric: a command, and these parameters."""
-    test = {"type": test_type, "params": {"command": "x", **params}}
-    (found,) = de.read_rubric(json.dumps({"tests": [test]}).encode(), "r").tests
-    return found
+    return read_tests({"type": "run_command", "params": {"command": "x", **params}})[0]
 
 
 def test_drawn_numbers_are_replaced_in_the_command_alone():
@@ -243,26 +241,29 @@ before, started = memory("VmRSS"), time.process_time()
 earned, message = de.count_cases("x", (), de.Printed(b"", {"x": data}))
 print(earned, memory("VmHWM") - before, time.process_time() - started)
 """
-CASE, END = 'b\'<testcase name="a">', "</testcase>'"
-LARGE = {  # a file of up to 16 MiB, as Python makes it, and how many cases of it pass
-    "300,000 that failed": (
-        "b''.join(b'<testcase name=\"%x\"><error/></testcase>' % n for n in range(300_000))",
-        0,
-    ),
-    "much output": (f"{CASE}' + b'y' * (2**24 - 100) + b'{END}", 1),
-    "references": (f"{CASE}' + b'&#27;x ' * 2 * 10**6 + b'{END}", 1),
-    "zeros": (f"{CASE}&#' + b'0' * 10**7 + b';{END}", 1),
-    "open elements": ("b'<s>' * (2**24 // 3 - 9)", 0),
-    "a long name": ("b'<testcase name=\"' + b'>' * (2**24 - 100) + b'\"/>'", 1),
-}
+# Files of up to 16 MiB, as Python makes them, and how many cases of each pass
+LARGE = r"""
+300,000 that failed -> 0
+    data: b''.join(b'<testcase name="%x"><error/></testcase>' % n for n in range(300_000))
+much output -> 1
+    data: b'<testcase name="a">' + b'y' * (2**24 - 100) + b'</testcase>'
+references -> 1
+    data: b'<testcase name="a">' + b'&#27;x ' * 2 * 10**6 + b'</testcase>'
+zeros -> 1
+    data: b'<testcase name="a">&#' + b'0' * 10**7 + b';</testcase>'
+open elements -> 0
+    data: b'<s>' * (2**24 // 3 - 9)
+a long name -> 1
+    data: b'<testcase name="' + b'>' * (2**24 - 100) + b'"/>'
+"""
 
 
 @pytest.mark.long("parses 16 MiB")
-@pytest.mark.parametrize(("data", "passed"), LARGE.values(), ids=LARGE)
-def test_large_file_costs_little_time_and_memory(data, passed):
-    words = [sys.executable, "-c", MEASURED, data]
+@table(LARGE, data="")
+def test_large_file_costs_little_time_and_memory(row):
+    words = [sys.executable, "-c", MEASURED, row.data]
 
     done = subprocess.run(words, cwd=str(PROJECT), stdout=subprocess.PIPE, check=True)
 
     earned, memory, seconds = map(float, done.stdout.split())
-    assert (earned, memory < 100, seconds < 10) == (passed, True, True), done.stdout
+    assert (earned, memory < 100, seconds < 10) == (int(row.then), True, True), done.stdout

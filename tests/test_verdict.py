@@ -282,7 +282,7 @@ def test_what_is_in_the_pipe_at_the_limit_still_counts():
     with docker.start("-c", "echo late") as process:
         process.wait()
 
-    assert next(docker.stream(process, deadline)) == b"late\n"
+        assert next(docker.stream(process, deadline)) == b"late\n"
 
 
 def test_what_an_image_prints_before_dockers_error_is_none():
@@ -303,7 +303,7 @@ def test_last_words_of_a_command_are_read():
     with open(reading, "rb") as stdout:
         process = SimpleNamespace(stdout=stdout, stderr=None, poll=poll, wait=lambda _: 0)
 
-    assert list(de.Docker("docker").stream(process, de.Deadline({"": 60.0}))) == [b"the end"]
+        assert list(de.Docker("docker").stream(process, de.Deadline({"": 60.0}))) == [b"the end"]
 
 
 # Part of the points
@@ -398,26 +398,20 @@ def test_output_that_takes_too_long_to_count_is_a_failure(fake, score, monkeypat
 
 # Services
 
-SERVICE = {**TRUE, "service": 8080}
-HTTP = {"type": "http_responds", "service": 8080, "params": {}}
-TESTS = {"port": SERVICE, "true": {**TRUE, "service": True}, "http": HTTP}
-TESTS["ends"] = {**SERVICE, "params": {"command": "kill -9 $PPID"}}
-
-
 # What is wrong with an image's own command, and the message of a test beside it
 SERVICES = r"""
 it cannot be started -> docker run: exec: "no": not found
     faults: run given=--detach without=--entrypoint=/bin/sh stderr='docker: exec: "no": not found'
 it cannot be started, no port -> docker run: exec: "no": not found
-    tests: true
+    test: {"type": "run_command", "service": true, "params": {"command": "true"}}
     faults: run given=--detach without=--entrypoint=/bin/sh stderr='docker: exec: "no": not found'
 it cannot be started, HTTP -> docker run: exec: "no": not found
-    tests: http
+    test: {"type": "http_responds", "service": 8080, "params": {}}
     faults: run given=--detach without=--entrypoint=/bin/sh stderr='docker: exec: "no": not found'
 it has removed the shell -> docker exec: no such file
     faults: exec nth=2 code=126 stdout='no such file'; exec nth=4 code=126 stdout='no such file'
 a command ends its own shell -> the test ended without proof (exit code
-    tests: ends
+    test: {"type": "run_command", "service": 8080, "params": {"command": "kill -9 $PPID"}}
 it ended -> the image's own command ended with exit code 3: no port is free
     faults: exec stderr='it is not running'; logs do=print stdout='no port is free'
     state: {"Running": false, "ExitCode": 3}
@@ -427,13 +421,13 @@ it ended well -> ended with exit code 0 (it must stay in the foreground; its sta
 """
 
 
-@table(SERVICES, faults="", state={}, tests="port")
+@table(SERVICES, faults="", state={}, test={**TRUE, "service": 8080})
 @pytest.mark.parametrize("first", [[TRUE], []], ids=["another test began", "it is the first"])
 def test_own_command_fails_only_its_tests(fake, score, row, first):
     fake.set(state=row.state)
     fake.inject(row.faults)
 
-    report = score(*first, TESTS[row.tests], TRUE)
+    report = score(*first, row.test, TRUE)
 
     *_, test, other = report["test_results"]
     assert (test["status"], other["status"], test["retried"]) == ("failed", "passed", True)
@@ -444,5 +438,5 @@ def test_own_command_fails_only_its_tests(fake, score, row, first):
 
 @pytest.mark.parametrize("option", ["network=host", "net=name=host", "network=container:x"])
 def test_service_in_the_network_of_others_is_refused(fake, score, option):
-    assert outcome(score(SERVICE, run_options=[f"--{option}"])) == "usage"
+    assert outcome(score({**TRUE, "service": True}, run_options=[f"--{option}"])) == "usage"
     assert "run" not in fake.names()
