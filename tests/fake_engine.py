@@ -195,14 +195,6 @@ def instruction(line):
     return 0, "", ""
 
 
-class DockerError(Exception):
-    """An error of docker, with an exit code."""
-
-    def __init__(self, text, code=1):
-        super().__init__(f"Error response from daemon: {text}\n")
-        self.code = code
-
-
 class Engine:
     """The engine, and what tests ask of it."""
 
@@ -368,13 +360,10 @@ class Engine:
             return Reply(1, "", LOST)
         try:
             return getattr(self, "_" + call.command.replace(" ", "_"))(call) or Reply()
-        except DockerError as error:
-            return Reply(error.code, "", str(error))
-
-    def _need(self, path, code=1):
-        if not path.exists():
-            raise DockerError(f"No such {path.parent.name[:-1]}: {path.name}", code)
-        return path
+        except FileNotFoundError as error:
+            path = Path(error.filename)
+            text = f"Error response from daemon: No such {path.parent.name[:-1]}: {path.name}\n"
+            return Reply(125 if call.command == "run" else 1, "", text)
 
     def _version(self, call):
         return Reply(stdout=json.dumps(self.settings[call.command]))
@@ -390,17 +379,17 @@ class Engine:
         return Reply(stdout="\n".join(os.listdir(str(self.images))))
 
     def _image_inspect(self, call):
-        self._need(self._image(call.operands[0]))
+        self._image(call.operands[0]).stat()
         return Reply(stdout=json.dumps([self.settings["image"]]))
 
     def _image_tag(self, call):
         tag, other = map(self._image, call.operands)
-        self._need(tag)
+        tag.stat()
         other.touch()
 
     def _image_rm(self, call):
         for tag in call.operands:
-            self._need(self._image(tag)).unlink()
+            self._image(tag).unlink()
 
     def _build(self, call):
         log = ""
@@ -434,22 +423,22 @@ class Engine:
         return Reply(stdout="\n".join(os.listdir(str(self.containers))))
 
     def _container_inspect(self, call):
-        file = self._need(self.containers / call.operands[0])
+        state = json.loads((self.containers / call.operands[0]).read_text())
         if "Networks" in call.options["--format"]:
             return Reply(stdout=json.dumps(self.settings["networks"]))
-        return Reply(stdout=json.dumps({**json.loads(file.read_text()), **self.settings["state"]}))
+        return Reply(stdout=json.dumps({**state, **self.settings["state"]}))
 
     def _container_rm(self, call):
         for name in call.operands:
-            self._need(self.containers / name).unlink()
+            (self.containers / name).unlink()
 
     def _run(self, call):
         tag, *words = call.operands
         name, program = call.options["--name"], call.options.get("--entrypoint", "")
-        self._need(self._image(tag), 125)
+        self._image(tag).stat()
         if program not in ("", self.settings["shell"] and "/bin/sh"):
             self.write_state(name, Running=False, StartedAt="0001")
-            raise DockerError(f"exec: stat {program}: no such file or directory: unknown.", 127)
+            return Reply(127, "", f"docker: exec: stat {program}: no such file or directory\n")
         self.write_state(name)
         if "--detach" in call.options:
             return None
@@ -463,7 +452,7 @@ class Engine:
     def _exec(self, call):
         """Run a test beside a service, or wait until that listens on its port."""
         name, program, *words = call.operands
-        self._need(self.containers / name)
+        (self.containers / name).stat()
         if program != "/bin/sh":
             return Reply(127, f"exec: {program}: no such file or directory\n")
         if len(words) == 2:  # A test has arguments.

@@ -397,19 +397,26 @@ def failed_run(command, *output, others=()):
     )
 
 
-def test_old_runc_points_to_emulation_only_if_it_started_a_shell():
-    line = 'standard_init_linux.go:190: exec user process caused "exec format error"'
+# What a RUN and other steps printed, and the suspicion. Only the closing words of another step count;
+# old runc points to emulation only if it started a shell.
+BUILDS = r"""
+old runc starts a shell -> emulation
+    command: /bin/sh -c make
+    output: ["standard_init_linux.go:190: exec user process caused \"exec format error\""]
+old runc starts a script -> None
+    output: ["standard_init_linux.go:190: exec user process caused \"exec format error\""]
+another step reports the network -> None
+    others: ["Error: read ECONNRESET"]
+another step ends with the network -> network
+    others: ["W: The repository 'http://a.b x Release' does not have a Release file.", "W: Failed to fetch http://a.b/dists/x/InRelease  Temporary failure resolving 'a.b'"]
+"""
 
-    assert de.build_suspicion(failed_run("/bin/sh -c make", line))[0] == "emulation"
-    assert de.build_suspicion(failed_run("/x", line))[0] is None
 
+@table(BUILDS, command="/x", output=[], others=[])
+def test_suspicion_of_a_build(row):
+    build = failed_run(row.command, *row.output, others=row.others)
 
-def test_only_the_closing_words_of_another_step_count():
-    closing = "W: Failed to fetch http://a.b/dists/x/InRelease  Temporary failure resolving 'a.b'"
-    line = "W: The repository 'http://a.b x Release' does not have a Release file."
-
-    assert de.build_suspicion(failed_run("x", others=["Error: read ECONNRESET"])) == (None, "")
-    assert de.build_suspicion(failed_run("x", others=[line, closing])) == ("network", closing)
+    assert str(de.build_suspicion(build)[0]) == row.then
 
 
 def test_full_disk_that_a_step_of_a_good_build_ignored_is_suspicious():
