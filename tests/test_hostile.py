@@ -5,7 +5,7 @@ import re
 
 import engine
 import pytest
-from cases import TRUE, output_contains, read_table, run_command
+from cases import TRUE, read_table, run_command
 from conftest import messages, outcome, statuses
 
 import DockerfileEvaluator as de
@@ -241,19 +241,27 @@ def test_command_cannot_forge_or_lose_its_verdict(evaluate, shell):
 # Floods
 
 
+FLOODS = json.loads(r"""[
+    {"type": "output_contains", "id": "large", "params": {
+        "command": "f() { head -c 3000000 /dev/zero | tr '\\0' x; }; f; printf needle; f >&2",
+        "contains": ["xneedlex"]
+    }},
+    {"type": "run_command", "id": "endless", "timeout": 1, "params": {"command": "yes"}},
+    {"type": "run_command", "id": "forks", "timeout": 1, "params": {
+        "command": "bomb() { bomb | bomb & }; bomb; sleep 60"
+    }},
+    {"type": "run_command", "id": "memory", "params": {"command": "tail /dev/zero"}},
+    {"type": "run_command", "id": "no signals", "timeout": 1, "params": {
+        "command": "trap '' INT TERM HUP; while :; do :; done"
+    }},
+    {"type": "run_command", "id": "after", "params": {"command": "echo fine"}}
+]""")
+
+
 def test_floods_and_bombs_affect_only_their_own_test_and_take_little_memory(arguments, report):
-    flood = r"head -c 3000000 /dev/zero | tr '\0' x"
-    tests = [
-        output_contains(f"{flood}; printf needle; {flood} >&2", "xneedlex", id="large"),
-        run_command("yes", id="endless", timeout=1),
-        run_command("bomb() { bomb | bomb & }; bomb; sleep 60", id="forks", timeout=1),
-        run_command("tail /dev/zero", id="memory"),
-        run_command("trap '' INT TERM HUP; while :; do :; done", id="no signals", timeout=1),
-        run_command("echo fine", id="after"),
-    ]
     options = ["--run-option=--memory=64m", "--run-option=--pids-limit=300", "--verbose"]
 
-    taken = engine.measured(*arguments([BUSYBOX], *tests, more=options))
+    taken = engine.measured(*arguments([BUSYBOX], *FLOODS, more=options))
 
     assert taken.memory < 100, "MiB"
     assert len(json.dumps(report())) < 1_000_000
