@@ -476,8 +476,10 @@ RUN <<E\nENV A\nE -> syntax
     error: ENV must have two arguments
 RUN a "b"\nECHO b\n\nRUN c -> build
     error: dockerfile parse error line 3: unknown instruction: ECHO
-RUN test $((1<<2)) = 4\nECHO b -> build
+RUN test $((1<<a)) = 4\nECHO b -> build
     error: dockerfile parse error line 3: unknown instruction: ECHO
+\n # RUN <<E\nECHO b -> build
+    error: dockerfile parse error line 4: unknown instruction: ECHO
 ENV A=${V#v} -> syntax
     error: failed to process "${V#v}": missing ':' in substitution
 RUN --mount=type=secret,env=A a -> syntax
