@@ -2,15 +2,15 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import evaluate_all as ea
 from cases import run_command
-from conftest import PIPES, PROJECT, called, load_program
-
-ea = load_program(PROJECT / "artifacts" / "evaluate_all.py")
+from conftest import PIPES, called
 
 
 def run(line="", *words):
@@ -24,14 +24,13 @@ def tree(dockerfiles, *tests):
     The texts can be one string, such as "m/a, m/b: text".
     """
     if isinstance(dockerfiles, str):
-        items = (each.partition(":") for each in dockerfiles.split(", "))
-        dockerfiles = {place: text for place, _, text in items}
+        dockerfiles = dict(re.findall("([^:]+?)(?:: (.+?))?(?:, |$)", dockerfiles))
     os.makedirs("rubrics", exist_ok=True)
     for place, text in dockerfiles.items():
         file = Path(f"artifacts/{place}.dockerfile")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(os.fsencode(f"# {place}\n{text}\n"))
-        rubric = {"tests": tests or [run_command("true"), run_command("true")]}
+        file.write_text(f"# {place}\n{text}\n")
+        rubric = {"tests": tests or [run_command("true")] * 2}
         Path(f"rubrics/{file.stem}.json").write_text(json.dumps(rubric))
 
 
@@ -40,9 +39,8 @@ def scores():
     found = {}
     for file in filter(Path.is_file, Path("reports").rglob("*.json")):
         content = json.loads(file.read_text())
-        place = str(file.relative_to("reports").with_suffix(""))
         rate = content["summary"]["success_rate"]
-        found[place] = content["error"]["kind"] if rate is None else rate
+        found[str(file)[8:-5]] = content["error"]["kind"] if rate is None else rate
     return found
 
 
