@@ -1,8 +1,5 @@
 """artifacts/evaluate_all.py with a stub as the evaluator, or on the fake engine."""
 
-from __future__ import annotations
-
-import functools
 import io
 import itertools
 import os
@@ -27,8 +24,16 @@ from engine import wait_for
 import DockerfileEvaluator as de
 
 # The words of Stub for an evaluation that runs its two tests, and the status of the second one.
-STATUSES = dict.fromkeys(["passed", "deaf", "heard"], de.PASSED)
-STATUSES.update(dict.fromkeys(["failed", "nostart", "fetched"], de.FAILED), late=de.TIMEOUT)
+STATUSES = """
+passed passed
+deaf passed
+heard passed
+failed failed
+nostart failed
+fetched failed
+late timeout
+"""
+STATUSES = dict(map(str.split, STATUSES.strip().splitlines()))
 
 
 class Stub:
@@ -42,23 +47,21 @@ class Stub:
     further evaluations.
     """
 
+    cpus = 1
+    fault = None  # what an experiment finds
+
     def __init__(self):
         self.calls = []  # "MODEL/REPO" or "MODEL/REPO --no-cache"
-        self.options = {}  # of the last evaluation of each task
+        self.given = {}  # by task: options, docker and console of its last evaluation
         self.during = {}  # by task: a function to call in its evaluation, which may return a word
-        self.docker = self.console = None  # of the last evaluation
-        self.cpus = 1
-        self.error = {}  # what differs in the errors of reports
         self.experiments = []  # "host", or the registry whose control image was pulled
-        self.fault = None  # what an experiment finds
 
     def run_evaluation(self, options, inputs, docker, console):
-        _, name, *words = os.fsdecode(inputs.dockerfile).split()
-        earlier = sum(call.split()[0] == name for call in self.calls)
+        _, name, *words = inputs.dockerfile.decode().split()
+        earlier = " ".join(self.calls).split().count(name)
         word, _, suspect = ["passed", *words][min(earlier + 1, len(words))].partition(":")
         self.calls.append(f"{name} --no-cache" if "--no-cache" in options.build_options else name)
-        self.options[name] = options
-        self.docker, self.console = docker, console
+        self.given[name] = (options, docker, console)
         word = self.during.get(name, str)() or word
         if word == "crash":
             raise RuntimeError("the reason")
@@ -71,29 +74,28 @@ class Stub:
         report["build"]["suspect"] = suspect if word in ("fetched", "heard") else None
         if word == "registry":
             report["error"].update(registry=suspect or None, suspect=None)
-        report["error"] = report["error"] and {**report["error"], **self.error}
         return report
 
-    def host_fault(self, workspace, options):
-        self.experiments.append("host")
-        return self.fault
-
-    def registry_problem(self, workspace, options, registry):
+    def experiment(self, _workspace, _options, registry="host"):
         self.experiments.append(registry)
-        return str(self.fault or "")
+        return self.fault
 
 
 @pytest.fixture
 def stub(monkeypatch):
     stub = Stub()
-    for name in ("run_evaluation", "host_fault", "registry_problem"):
-        monkeypatch.setattr(de, name, getattr(stub, name))
+    monkeypatch.setattr(ea, "TICK", 0.02)
     for name in ("begin", "end"):
         monkeypatch.setattr(de.Workspace, name, lambda _: [])
-    monkeypatch.setattr(ea, "TICK", 0.02)
-    monkeypatch.setattr(de, "engine_facts", lambda _: {"engine_cpus": stub.cpus})
     monkeypatch.setattr(de.Docker, "connect", lambda docker, *_: docker.check_interrupt())
-    return stub
+    with mock.patch.multiple(
+        de,
+        run_evaluation=stub.run_evaluation,
+        host_fault=stub.experiment,
+        registry_problem=stub.experiment,
+        engine_facts=lambda _: {"engine_cpus": stub.cpus},
+    ):
+        yield stub
 
 
 # Which Dockerfiles there are
@@ -108,35 +110,37 @@ def test_each_rubric_is_read_once():
     assert read_rubric.call_count == 1
 
 
-@pytest.mark.parametrize(
-    ("files", "layout"),
-    [
-        ("m/app/Dockerfile n/1/lib/Dockerfile", "{model}/{repo}/Dockerfile"),
-        ("m/app.Dockerfile", "{model}/{repo}.Dockerfile"),
-        ("m/Dockerfile.app m/Dockerfile.none", "{model}/Dockerfile.{repo}"),
-        ("app/Dockerfile lib/Dockerfile", "{repo}/Dockerfile"),
-        ("app.dockerfile", "{repo}.dockerfile"),
-        ("app.Dockerfile lib.Dockerfile", "{repo}.Dockerfile"),
-        ("Dockerfile.app", "Dockerfile.{repo}"),
-        ("m/app.Dockerfile m/app/Dockerfile", ""),
-        ("m/app/my-Dockerfile", ""),
-        ("m/app/docker/Dockerfile", ""),  # There is no rubric for "docker".
-    ],
-)
-def test_what_no_layout_matches_is_named_at_the_end_with_a_layout_for_it(stub, files, layout):
+# Dockerfiles, and the layout for them
+LAYOUTS = """
+m/app/Dockerfile n/1/lib/Dockerfile -> {model}/{repo}/Dockerfile
+m/app.Dockerfile -> {model}/{repo}.Dockerfile
+m/Dockerfile.app m/Dockerfile.none -> {model}/Dockerfile.{repo}
+app/Dockerfile lib/Dockerfile -> {repo}/Dockerfile
+app.dockerfile -> {repo}.dockerfile
+app.Dockerfile lib.Dockerfile -> {repo}.Dockerfile
+Dockerfile.app -> Dockerfile.{repo}
+m/app.Dockerfile m/app/Dockerfile -> none
+m/app/my-Dockerfile -> none
+# There is no rubric for "docker".
+m/app/docker/Dockerfile -> none
+"""
+
+
+@table(LAYOUTS)
+def test_what_no_layout_matches_is_named_at_the_end_with_a_layout_for_it(stub, row):
     """Transcripts show that it is named at the beginning, too."""
     script = f"""
         mkdir rubrics; touch rubrics/app.json rubrics/lib.json
-        for file in {files}; do install -D /dev/null artifacts/$file; done
+        for file in {row.when}; do install -D /dev/null artifacts/$file; done
     """
     subprocess.check_call(["sh", "-ec", script])
-    places = [f"artifacts/{file}" for file in files.split()]
 
     out = run()[1]
 
-    advice = f" (use --layout='{layout}')" * bool(layout)
-    assert out.splitlines()[-1] == f"not matched by any --layout: {de.quoted(places)}{advice}"
-    assert not layout or "not matched" not in run(f"--layout={layout}")[1]
+    files = row.when.replace(" ", "', 'artifacts/")
+    advice = "" if row.then == "none" else f" (use --layout='{row.then}')"
+    assert out.endswith(f"not matched by any --layout: 'artifacts/{files}'{advice}\n")
+    assert not advice or "not matched" not in run(f"--layout={row.then}")[1]
 
 
 def test_what_is_beside_the_dockerfile_of_an_answer_is_not_named():
@@ -151,51 +155,120 @@ def test_what_is_beside_the_dockerfile_of_an_answer_is_not_named():
 
 # Two rounds
 
-# How evaluations end: the part of the points, -1 without a score, -2 without a report.
-ENDS = {
-    1: "passed heard:network",
-    0.5: "failed failed:network failed:emulation late nostart fetched:network fetched:gone",
-    0: "build build_timeout",
-    -1: "engine registry usage",
-    -2: "crash",
-}
-SHARES = {word: share for share, words in ENDS.items() for word in words.split()}
-FINAL = ("passed", "failed", "usage", "fetched:gone", "failed:emulation", "heard:network")
+# How the evaluations of a task end -> which of them there are
+ROUNDS = """
+passed -> m/a
+    report: passed
+failed passed -> m/a
+    report: failed passed
+usage passed -> m/a
+    report: usage
+    code: 1
+fetched:gone passed -> m/a
+    report: failed passed
+failed:emulation passed -> m/a
+    report: failed passed
+heard:network failed -> m/a
+    report: passed
+build passed -> m/a, m/a --no-cache
+    report: passed, second try, other 0.0
+build_timeout passed -> m/a, m/a --no-cache
+    report: passed, second try, other 0.0
+late passed -> m/a, m/a --no-cache
+    report: passed, second try, other 0.5
+nostart passed -> m/a, m/a --no-cache
+    report: passed, second try, other 0.5
+failed:network passed -> m/a, m/a --no-cache
+    report: passed, second try, other 0.5
+fetched:network passed -> m/a, m/a --no-cache
+    report: passed, second try, other 0.5
+late failed -> m/a, m/a --no-cache
+    report: failed passed, second try, other 0.5
+late build -> m/a, m/a --no-cache
+    report: passed timeout, repeated, other 0.0
+build build -> m/a, m/a --no-cache
+    report: build, second try, other 0.0
+late engine -> m/a, m/a --no-cache
+    report: passed timeout, repeated, other -1.0
+# Without a report the next start retries it.
+build crash -> m/a, m/a --no-cache
+    report: build
+engine passed -> m/a, m/a --no-cache
+    report: passed
+registry late -> m/a, m/a --no-cache
+    report: passed timeout
+engine registry -> m/a, m/a --no-cache
+    report: registry
+    code: 1
+engine crash -> m/a, m/a --no-cache
+    report: engine
+    code: 1
+# No report says that the cache may have what failed.
+crash build -> m/a, m/a
+    report: build
+crash crash -> m/a, m/a
+    code: 1
+# A layer may be what a broken host left.
+engine:network passed -> m/a, m/a --no-cache
+    starts: ["--no-repeat", ""]
+    report: passed
+registry passed -> m/a, m/a --no-cache
+    starts: ["--no-repeat", ""]
+    report: passed
+# On request, once, whatever was repeated before
+build:network build:network passed -> m/a, m/a --no-cache, m/a --no-cache
+    starts: ["", "--again suspicious"]
+    report: passed, second try, other 0.0
+failed:gone passed -> m/a, m/a --no-cache
+    starts: ["", "--again suspicious"]
+    report: passed, second try, other 0.5
+fetched:emulation build -> m/a, m/a --no-cache
+    starts: ["", "--again suspicious"]
+    report: failed passed, repeated, other 0.0
+# The other attempt of a second try is always the first one.
+build fetched:disk fetched:disk -> m/a, m/a --no-cache, m/a --no-cache
+    starts: ["", "--again suspicious"]
+    report: failed passed, second try, other 0.0
+late fetched:disk build -> m/a, m/a --no-cache, m/a --no-cache
+    starts: ["", "--again suspicious"]
+    report: failed passed, second try, other 0.5
+# Nothing is suspicious.
+late -> m/a, m/a --no-cache
+    starts: ["", "--again suspicious"]
+    report: passed timeout, second try, other 0.5
+heard:disk failed -> m/a
+    starts: ["", "--again suspicious"]
+    report: passed
+"""
 
 
-@pytest.mark.parametrize("second", ["passed", "late", "build", "engine", "crash"])
-@pytest.mark.parametrize("first", SHARES)
-def test_second_round_repeats_what_is_doubtful_and_the_better_report_stays(stub, first, second):
-    tree(f"m/a: {first} {second}")
-    attempts = [first] if first in FINAL else [first, second]
-    stays = max(reversed(attempts), key=SHARES.get)
-    is_retry = SHARES[first] >= 0 and first not in FINAL
-    is_second = is_retry and SHARES[second] >= SHARES[first]
-    is_done = is_retry and second != "crash"  # without a report the next start retries it
-    other = SHARES[first if is_second else second] if is_retry else -2
+@table(ROUNDS, starts=[""], report="no report", code=0)
+def test_what_is_doubtful_is_evaluated_again_and_the_better_report_stays(stub, row):
+    tree(f"m/a: {row.when}")
 
-    code = run()[0]
+    codes = [run(words)[0] for words in row.starts]
 
-    # The cache may have what failed. After a crash there is no report that says so.
-    calls = ["m/a", "m/a" if first == "crash" else "m/a --no-cache"]
-    assert stub.calls == calls[: len(attempts)]
-    assert code == int(SHARES[stays] < 0)
-    if stays == "crash":
-        assert scores() == {}
-    else:
-        status = STATUSES.get(stays.partition(":")[0])
-        words = " ".join(sorted({"passed", status})) if status else stays
-        assert facts_of("m/a") == (words, (is_done, is_second), other, 0)
+    assert codes[-1] == row.code
+    assert ", ".join(stub.calls) == row.then
+    assert facts_of("m/a") == row.report
 
 
 def facts_of(place):
-    """Return the outcome, flags, part of the points of the other attempt, and marks of a report."""
+    """Return what is in a report: its outcome, whether there was a second try, marks."""
     report = de.read_report(f"reports/{place}.json")
+    if not report:
+        return "no report"
     schema("report").validate(report)
+    words = [outcome(report)]
+    if report["repeated"]:
+        other = ea.share_of(report["other_attempt"])
+        words += ["second try" if report["is_second_try"] else "repeated", f"other {other}"]
     marks = str([report["error"], *report["test_results"]]).count(ea.REFERENCE)
-    flags = (report["repeated"], report["is_second_try"])
-    other = report["other_attempt"]
-    return outcome(report), flags, ea.share_of(other) if other else -2, marks
+    return ", ".join(words + ["reference"] * marks)
+
+
+def facts():
+    return {place: facts_of(place) for place in scores()}
 
 
 def test_run_that_is_interrupted_anywhere_ends_like_one_that_is_not(stub):
@@ -203,7 +276,7 @@ def test_run_that_is_interrupted_anywhere_ends_like_one_that_is_not(stub):
     tree("a/x: build passed, b/x: late build, c/x: engine passed, d/x: crash passed")
     tree("ref/x: passed build, ref/y")
     run("--reference ref")
-    whole = {place: facts_of(place) for place in scores()}
+    whole = facts()
 
     def interrupt_the_nth():
         if next(calls) == nth:
@@ -221,67 +294,60 @@ def test_run_that_is_interrupted_anywhere_ends_like_one_that_is_not(stub):
         codes = [run("--reference ref")[0] for _ in range(2)]
 
         assert codes == [130, 0], nth
-        assert {place: facts_of(place) for place in scores()} == whole, nth
+        assert facts() == whole, nth
 
 
-# How a build ends, and how often it is tried
-REPEATED = """
-build -> 1
-    error: {"certain": true}
-build -> 1
-    error: {"exit_code": 126}
-build -> 1
-    error: {"exit_code": 127}
+# What is in a report, and how many evaluations there are after the next start
+EDITED = """
 build -> 2
-    error: {"exit_code": 1}
-build -> 2
-    error: {"exit_code": null}
+    new: "exit_code": 1
+build -> 1
+    new: "exit_code": 126
+build -> 1
+    new: "exit_code": 127
 # The program may be missing because a download failed, but not because it was withdrawn.
 build:network -> 2
-    error: {"exit_code": 127}
+    new: "exit_code": 127
 build:gone -> 1
-    error: {"exit_code": 127}
+    new: "exit_code": 127
+build -> 1
+    old: "certain": false
+    new: "certain": true
+# A score that is wrong, or a part that is missing
+failed -> 2
+    old: "total_score": 1,
+    new: "total_score": NaN,
+failed -> 2
+    old: "total_score": 1,
+    new: "total_score": 1e300,
+failed -> 2
+    old: "total_score": 1,
+    new: "total_score": -1,
+failed -> 2
+    old: "total_score": 1,
+    new: "total_score": "1",
+failed -> 2
+    old: "error"
+    new: "other"
+failed -> 2
+    old: "test_results"
+    new: "other"
 """
 
 
-@table(REPEATED, error={})
-def test_failed_build_is_only_repeated_if_that_can_change_it(stub, row):
-    stub.error = row.error
-    tree(f"m/a: {row.when}, ref/a")
-
-    run("--reference ref")
-
-    tries = int(row.then)
-    assert stub.calls == ["ref/a", "m/a", *["ref/a --no-cache", "m/a --no-cache"][: 2 * tries - 2]]
-
-
-def test_build_that_would_fail_at_any_time_is_not_repeated(fake):
-    tree({"m/a": "FROM x\nCOPY missing /"})
-
-    run()
-
-    assert fake.count("build") == 1
-
-
-SHARE = '"total_score": 1,'
-WRONG = ["NaN", "Infinity", "1e300", "-1", '"1"', "[1]", "1" * 400]
-DAMAGED = [(SHARE, f'"total_score": {share},') for share in WRONG]
-DAMAGED += [('"error"', '"other"'), ('"test_results"', '"other"')]
-
-
-@pytest.mark.parametrize(("old", "new"), DAMAGED)
-def test_report_whose_score_is_wrong_or_that_lacks_a_part_does_not_count(stub, old, new):
-    tree({"m/a": "failed"})
-    run()
+@table(EDITED, old='"exit_code": null', new="")
+def test_next_start_repeats_what_that_can_change_and_reports_that_are_wrong(stub, row):
+    tree(f"m/a: {row.when}")
+    run("--no-repeat")
     report = Path("reports/m/a.json")
-    before = report.read_text()
-    report.write_text(before.replace(old, new))
+    edited = report.read_text().replace(row.old, row.new)
+    report.write_text(edited)
 
-    code, out, _ = run()
+    code = run()[0]
 
-    assert old in before
-    assert "m: mean score 50.0% of 1 Dockerfile\n" in out
-    assert (code, scores()) == (0, {"m/a": 0.5})
+    assert row.new in edited
+    assert len(stub.calls) == int(row.then)
+    assert (code, scores()) == (0, {"m/a": 0.5 if row.when == "failed" else 0})
 
 
 @pytest.mark.parametrize("word", ["engine", "crash"])
@@ -297,24 +363,6 @@ def test_score_for_other_inputs_is_set_aside_if_there_is_no_new_one(stub, word):
     assert '"total_score": 2' in Path("reports/m/a.json.previous").read_text()
 
 
-REFUSED = {  # what happens during an evaluation
-    "the files have changed, or differ on the worker": lambda: tree("m/a: ENV x=y"),
-    "cannot write: Is a directory": lambda: os.makedirs("reports/m/a.json"),
-}
-
-
-@pytest.mark.parametrize("problem", REFUSED)
-def test_report_for_other_files_or_that_cannot_be_written_is_no_score(stub, problem):
-    """A Dask worker may have other files."""
-    tree("m/a")
-    stub.during["m/a"] = REFUSED[problem]
-
-    out = run("--no-repeat")[1]
-
-    assert f"no score: {problem}: 'm/a'\n" in out
-    assert scores() == {}
-
-
 def test_report_that_cannot_be_read_at_its_retry_stays_if_it_has_more_points(stub, monkeypatch):
     """A file server may fail for a moment."""
     tree("m/a: late build")
@@ -328,47 +376,6 @@ def test_report_that_cannot_be_read_at_its_retry_stays_if_it_has_more_points(stu
     assert scores() == {"m/a": 0.5}
 
 
-# What ends how: at first, in a second round (b and c have none), and with --again; and then: part
-# of the points, whether it was repeated, whether that is the second try, that of the other one.
-SUSPICIOUS = {
-    "m/a: build:network build:network passed": (1, (True, True), 0),
-    "m/b: failed:gone passed": (1, (True, True), 0.5),
-    "m/c: fetched:emulation build": (0.5, (True, False), 0),
-    # The other attempt of a second try is always the first one.
-    "m/d: build fetched:disk fetched:disk": (0.5, (True, True), 0),
-    "m/d2: late fetched:disk build": (0.5, (True, True), 0.5),
-}
-
-
-def test_only_what_is_suspicious_is_evaluated_again_on_request(stub):
-    """Each once, without the cache, whatever was repeated before."""
-    tree(", ".join(SUSPICIOUS))
-    tree("m/e: build, m/f: failed, m/g: late, m/h: heard:disk")
-    places = [each.partition(":")[0] for each in SUSPICIOUS]
-    run()
-    before = len(stub.calls)
-
-    code, out, _ = run("--again suspicious")
-
-    assert stub.calls[before:] == [f"{place} --no-cache" for place in places]
-    found = [(scores()[place], *facts_of(place)[1:3]) for place in places]
-    assert found == list(SUSPICIOUS.values())
-    assert "second tries: 6, of which 3 raised the score" in out
-    assert code == 0
-
-
-@pytest.mark.parametrize("word", ["engine", "engine:network", "registry"])
-@pytest.mark.parametrize("starts", [1, 2])
-def test_what_has_no_score_is_built_without_the_cache(stub, word, starts):
-    """In the second round, or at the next start. A layer may be what a broken host left."""
-    tree(f"m/a: {word} passed")
-
-    for _ in range(starts):
-        run("--no-repeat" * (starts - 1))
-
-    assert stub.calls == ["m/a", "m/a --no-cache"]
-
-
 def test_answer_that_has_changed_since_it_was_scored_is_built_from_the_cache(stub):
     for word in ("passed", "failed"):
         tree(f"m/a: {word}")
@@ -378,25 +385,23 @@ def test_answer_that_has_changed_since_it_was_scored_is_built_from_the_cache(stu
 
 
 def test_retry_because_of_the_memory_runs_alone_and_the_report_says_so(stub):
-    tree("m/a: build:memory passed, m/b: late passed, m/c: build:disk passed")
+    tree("m/a: late passed, m/b: build:memory passed, m/c: build:disk passed")
     stub.cpus = 2
     run("--no-repeat")
-    running, beside = [], []
+    ended = []
 
-    def evaluating(name):
-        running.append(name)
-        time.sleep(0.3)  # Others would come.
-        beside.append({name, *running})
-        running.remove(name)
+    def evaluate_alone():
+        before = len(stub.calls)
+        time.sleep(0.3)  # Others would begin.
+        ended.append(len(stub.calls) - before)
 
-    stub.during = {name: functools.partial(evaluating, name) for name in scores()}
+    stub.during = {"m/a": lambda: time.sleep(0.3) or ended.append("m/a"), "m/b": evaluate_alone}
 
     run()
 
-    assert [names for names in beside if "m/a" in names] == [{"m/a"}]
-    assert scores() == dict.fromkeys(stub.during, 1)
-    reports = [de.read_report(f"reports/{name}.json") for name in sorted(stub.during)]
-    assert [report["environment"]["parallel"] for report in reports] == [1, 2, 2]
+    assert ended == ["m/a", 0]
+    reports = (de.read_report(f"reports/m/{repo}.json") for repo in "abc")
+    assert [report["environment"]["parallel"] for report in reports] == [2, 1, 2]
 
 
 # The reference
@@ -417,22 +422,26 @@ def test_retries_are_suspicious_if_the_reference_beside_them_has_not_all_points(
 
     run("--reference ref")
 
-    marks = {place: facts_of(place)[3] for place in scores() if place != "ref/x"}
-    is_marked = int(beside != "passed")
-    retried = dict.fromkeys(["a/x", "b/x", "d/x", "f/x"], is_marked)
-    assert marks == {**retried, "c/x": 0, "e/y": 0, "ref/y": 0}
+    marked = {place for place, words in facts().items() if words.count("reference") == 1}
+    assert marked - {"ref/x"} == ({"a/x", "b/x", "d/x", "f/x"} if beside != "passed" else set())
 
 
 def test_retry_whose_reference_is_interrupted_is_done_again(stub):
     tree("a/x: build, ref/x: passed interrupted build")
     stub.cpus = 2
-    stub.during["a/x"] = lambda: "--no-cache" in str(stub.calls) and os.kill(os.getpid(), 2)
+
+    def interrupt_the_retry():
+        if "a/x --no-cache" in stub.calls:
+            wait_for(lambda: "ref/x --no-cache" in stub.calls)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    stub.during["a/x"] = interrupt_the_retry
     run("--reference ref")
     stub.during.clear()
 
     run("--reference ref")
 
-    assert facts_of("a/x") == ("build", (True, True), 0, 1)
+    assert facts_of("a/x") == "build, second try, other 0.0, reference"
 
 
 def test_reference_is_evaluated_once_beside_all_retries_of_its_repository(stub):
@@ -451,9 +460,9 @@ def test_report_of_a_reference_beside_retries_stays_and_its_log_tells_how_that_e
 
     run("--reference ref")
 
-    assert facts_of("ref/x") == ("passed", (False, False), -2, 0)
+    assert facts_of("ref/x") == "passed"
     assert Path("reports/ref/x.log").read_text().count("DockerfileEvaluator.py") == 2
-    assert facts_of("ref/y")[3] == 0, "nothing was retried beside it"
+    assert "reference" not in facts_of("ref/y"), "nothing was retried beside it"
 
 
 # What an evaluation does to others
@@ -474,33 +483,36 @@ def test_models_do_not_share_cache_mounts(stub):
     tree("a/x, a/y, b/x")
     run()
 
-    ax, ay, bx = (stub.options[name].build_options for name in ("a/x", "a/y", "b/x"))
+    ax, ay, bx = (stub.given[name][0].build_options for name in ("a/x", "a/y", "b/x"))
     assert ax == ay != bx
 
 
-DAMAGES = {  # and what is said; a file of the user that vanished is not tried again
-    "the report": (lambda: os.makedirs("reports/m/a.json"), "reports/m/a.json"),
-    "the log": (lambda: os.makedirs("reports/m/a.log"), "reports/m/a.log"),
-    "the folder": (lambda: Path("reports/m").write_text(""), "reports/m"),
-    "the rubric": (lambda: os.unlink("rubrics/a.json"), "cannot read rubrics/a.json: No such"),
-    "the Dockerfile": (
-        lambda: os.unlink("artifacts/m/a.dockerfile"),
-        "cannot read artifacts/m/a.dockerfile: No such",
-    ),
-}
+# What happens during an evaluation, and what is said
+DAMAGES = """
+mkdir -p reports/m/a.json -> reports/m/a.json
+mkdir -p reports/m/a.log -> reports/m/a.log
+touch reports/m -> reports/m
+# What is the user's is not tried again.
+rm rubrics/a.json -> cannot read rubrics/a.json: No such
+rm artifacts/m/a.dockerfile -> cannot read artifacts/m/a.dockerfile: No such
+mkdir -p reports/m/a.json -> cannot write: Is a directory
+    during: m/a
+# A Dask worker may have other files, too.
+echo >>artifacts/m/a.dockerfile -> the files have changed, or differ on the worker
+    during: m/a
+"""
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-def test_trouble_with_a_file_of_one_task_costs_no_other_report(stub, name):
-    damage, said = DAMAGES[name]
+@table(DAMAGES, during="l/0")
+def test_trouble_with_a_file_of_one_task_costs_no_other_report(stub, row):
     tree("l/0, m/a, n/b")
-    stub.during["l/0"] = damage
+    stub.during[row.during] = lambda: os.system(row.when)
 
     code, out, _ = run()
 
-    assert sorted(scores()) == ["l/0", "n/b"]
-    assert re.search(f"no score: .*{said}", out)
-    assert ("second round" in out) is ("reports" in said)
+    assert scores() == {"l/0": 1, "n/b": 1}
+    assert re.search(f"no (score|report): .*{row.then}", out)
+    assert ("second round" in out) is (row.when[:2] != "rm")
     assert code == 1
 
 
@@ -508,7 +520,7 @@ def test_trouble_with_a_file_of_one_task_costs_no_other_report(stub, name):
 def test_log_is_bounded_and_has_its_beginning_and_its_end(stub, line):
     tree("m/a: late late")
     lines = ["begin", *[line] * (3_000_000 // len(line)), "end"]
-    stub.during["m/a"] = lambda: any(map(stub.console.line, lines))
+    stub.during["m/a"] = lambda: any(map(stub.given["m/a"][2].line, lines))
 
     run()
 
@@ -520,8 +532,6 @@ def test_log_is_bounded_and_has_its_beginning_and_its_end(stub, line):
 # Experiments
 
 
-FAULT = de.EvaluationError(de.ENGINE, "docker cannot do it")
-FAILS = "stopped: the control experiment fails, too: "
 ROWS = """
 # How evaluations end, what is said; which experiment is made, and whether it stops the run
 engine*9 -> stopped: the control experiment fails, too: docker cannot do it
@@ -559,10 +569,9 @@ crash*9 -> stopped: 3 evaluations in a row have no report: RuntimeError: the rea
 
 @table(ROWS, experiment="", fails=True, stops=True, cpus=1)
 def test_errors_in_a_row_stop_the_run_only_if_an_experiment_fails(stub, row):
-    counts = re.findall(r"(\S+)\*(\d+)", row.when)
-    words = [word for word, count in counts for _ in range(int(count))]
+    words = re.sub(r"(\S+)\*(\d+)", lambda run: f"{run[1]} " * int(run[2]), row.when).split()
     tree({f"m/{number:02}": word for number, word in enumerate(words)})
-    stub.fault = FAULT if row.fails else None
+    stub.fault = "docker cannot do it" * row.fails
     stub.cpus = row.cpus
 
     code, out, _ = run("--no-repeat")
@@ -604,7 +613,7 @@ def test_second_interrupt_reaches_the_clean_up(stub):
     def interrupt_twice():
         for count in (1, 2):
             os.kill(os.getpid(), signal.SIGINT)
-            wait_for(lambda: len(stub.docker.signals) == count)  # noqa: B023
+            wait_for(lambda: len(stub.given["m/a"][1].signals) == count)  # noqa: B023
 
     stub.during["m/a"] = interrupt_twice
 
@@ -632,6 +641,14 @@ def test_trouble_with_the_screen_changes_nothing_under_nohup(fake, screen):
     assert code == 0
 
 
+SUSPICIOUS = """
+suspicious failures (disk): check them, and use --again suspicious if the host was at fault: 'm/b'
+suspicious failures (gone): withdrawn, or never existed for this release: 'o/a'
+suspicious failures (network): check them, and use --again suspicious if the host was at fault: \
+'m/a', 'n/a', 'o/b'
+"""
+
+
 def test_screen_shows_what_is_suspicious_by_kind_and_the_time_left_over_both_rounds(
     stub, monkeypatch
 ):
@@ -642,29 +659,22 @@ def test_screen_shows_what_is_suspicious_by_kind_and_the_time_left_over_both_rou
 
     out = run()[1]
 
-    advice = "check them, and use --again suspicious if the host was at fault"
-    listed = r"suspicious failures \((.*)\): (.*): (.*)\n"
-    expected = [
-        ("disk", advice, "'m/b'"),
-        ("gone", "withdrawn, or never existed for this release", "'o/a'"),
-        ("network", advice, "'m/a', 'n/a', 'o/b'"),
-    ]
-    assert re.findall(listed, out) == expected
+    assert SUSPICIOUS in out
     assert re.search(r"\[7/7\] .*, 0:\d\d:\d+ left", out)
     assert re.search(r"\[4/4\] (?!.* left)", out)
-    assert re.findall(listed, run()[1]) == expected, "also of reports that are already there"
+    assert SUSPICIOUS in run()[1], "also of reports that are already there"
 
 
 def test_names_control_no_terminal(stub):
     name = "a\x9b2J\u202e"
-    tree({f"{model}/{repo}": "build" for model in ("ref", name) for repo in (name, "b")})
+    tree(f"ref/{name}: build, ref/b: build, {name}/{name}: build")
     Path(f"artifacts/{name}/Dockerfile").touch()
 
     screen = run("--reference=ref")[1] + run("--reference=none")[2] + run("--repo=none")[2]
 
-    texts = [screen, *(file.read_text() for file in Path("reports").rglob("*.*"))]
+    texts = [file.read_text() for file in Path("reports").rglob("*.*")]
     assert "reference fails: a\\x9b2J\\u202e 0 of 2: why" in screen
-    assert "".join(texts).replace("\n", "").isprintable()
+    assert "".join([screen, *texts]).replace("\n", "").isprintable()
 
 
 def test_line_says_what_runs_and_since_when(stub, monkeypatch):
