@@ -15,15 +15,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 from conftest import PROJECT
-from test_leaderboard import run, write
+from test_leaderboard import GOOD, run, write_outcomes
 from test_readme import command
 
 import DockerfileEvaluator as de
 
 SCHEMA = json.loads((PROJECT / "tests/every-eval-ever/eval.schema.json").read_text())
-GOOD, BAD, EQUAL = [9, 8, 9, 8, 9, 8], [2, 1, 2, 1, 2, 1], [10] * 6
-
-
+BAD, EQUAL = [2, 1] * 3, [10] * 6
 FACTS = {
     "started_at": "2026-10-01T08:00:00+00:00",
     "base_images": ["docker.io/library/debian:bookworm-slim@sha256:0"],
@@ -32,29 +30,10 @@ FACTS = {
 
 def export(*words, **models):
     """Export boards of DEVELOPER/MODEL; return exit code, stderr and the files by model."""
-    folder = write(
-        {
-            f"{model.replace('__', '/')}/r{at}": {"outcome": outcome, **FACTS}
-            for model, outcomes in models.items()
-            for at, outcome in enumerate(outcomes)
-        }
-    )
+    folder = write_outcomes(FACTS, **models)
     code, _, err = run(folder, "--eee", "data", "--organization", 'Lab "A"', *words)
     files = Path("data").rglob("*.json")
     return code, err, {file.parent.name: json.loads(file.read_text()) for file in files}
-
-
-def test_each_model_is_a_valid_file():
-    models = {"openai__gpt-5": GOOD, "meta__Llama.4": BAD, "x__equal": EQUAL}
-
-    code, _, files = export("--title", "Env/Gym: 6", **models)
-
-    assert (code, sorted(files)) == (0, ["Llama.4", "equal", "gpt-5"])
-    for content in files.values():
-        jsonschema.Draft7Validator(SCHEMA).validate(content)
-    if importlib.util.find_spec("every_eval_ever"):
-        words = shlex.split(command("every_eval_ever validate"))
-        subprocess.run([sys.executable, "-m", *words], check=True)
 
 
 # What is in a file: a path, and its value
@@ -63,28 +42,35 @@ evaluation_timestamp = "2026-10-01T08:00:00+00:00"
 eval_library/version = "{de.__version__}"
 eval_library/additional_details/build_timeout = "3600 s"
 eval_library/additional_details/debian:bookworm-slim = "sha256:0"
-source_metadata/source_name = "EnvGym"
+source_metadata/source_name = "Env/Gym: 6"
 source_metadata/source_organization_name = "Lab \\"A\\""
 source_metadata/evaluator_relationship = "other"
-evaluation_results/0/score_details/score = 0.85
-evaluation_results/0/score_details/uncertainty/confidence_interval/lower = 0.7925
-evaluation_results/0/score_details/uncertainty/confidence_interval/upper = 0.9075
-evaluation_results/0/score_details/uncertainty/confidence_interval/confidence_level = 0.95
-evaluation_results/0/score_details/uncertainty/num_samples = 6
+score_details/score = 0.85
+score_details/uncertainty/confidence_interval/lower = 0.7925
+score_details/uncertainty/confidence_interval/upper = 0.9075
+score_details/uncertainty/confidence_interval/confidence_level = 0.95
+score_details/uncertainty/num_samples = 6
 """
 
 
-def test_file_has_score_interval_samples_and_conditions():
-    code, err, files = export("--benchmark", "EnvGym", openai__gpt=GOOD, x__equal=EQUAL, flat=BAD)
+def test_file_is_valid_and_has_score_interval_samples_and_conditions():
+    models = {"openai__gpt": GOOD, "x__Equal.4": EQUAL, "flat": BAD}
 
+    code, err, files = export("--title", "Env/Gym: 6", **models)
+
+    for content in files.values():
+        jsonschema.Draft7Validator(SCHEMA).validate(content)
+    if importlib.util.find_spec("every_eval_ever"):
+        words = shlex.split(command("every_eval_ever validate"))
+        subprocess.run([sys.executable, "-m", *words], check=True)
     for line in CONTENT.strip().splitlines():
         path, value = line.split(" = ")
-        found = files["gpt"]
+        found = {**files["gpt"], **files["gpt"]["evaluation_results"][0]}
         for key in path.split("/"):
-            found = found[int(key) if key.isdigit() else key]
+            found = found[key]
         assert found == pytest.approx(json.loads(value), abs=1e-4), path
     assert abs(time.time() - int(files["gpt"]["retrieved_timestamp"])) < 300
-    assert "confidence_interval" not in str(files["equal"])
+    assert "confidence_interval" not in str(files["Equal.4"])
     # A transcript shows a model that is incomplete.
     assert "left out of data: flat: not in a folder DEVELOPER/MODEL\n" in err
     assert (code, len(files)) == (1, 2)
