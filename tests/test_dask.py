@@ -1,7 +1,7 @@
 """artifacts/evaluate_all.py on a real Dask cluster on this machine, with the fake engine."""
 
-import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,28 +26,26 @@ def cluster(fake, tmp_path, request):
     pytest.importorskip("distributed")
     for name in ("DockerfileEvaluator.py", "evaluate_all.py"):
         (tmp_path / name).write_text("raise SystemExit(1)")
-    file = tmp_path / "scheduler.json"
 
-    def start_dask(name, line, engine=fake):
+    def start_dask(name, line, ready, engine=fake):
+        log = tmp_path / name
         process = subprocess.Popen(
             [sys.executable, "-m", *line.split(), "--no-dashboard"],
             cwd=str(tmp_path / "tmp"),
-            stderr=(tmp_path / name).open("wb"),
+            stderr=log.open("wb"),
             env={**os.environ, "PYTHONPATH": f"{tmp_path}:{engine.site}"},
         )
         request.addfinalizer(process.wait)
         request.addfinalizer(process.kill)
-        return process
+        return process, wait_for(lambda: re.search(ready, log.read_text()))[1]
 
     def worker(name, engine=fake):
         line = command("dask worker").replace("tcp://HOST:8786", address)
-        process = start_dask(name, f"{line} --no-nanny --nthreads 1 --name {name}", engine)
-        wait_for(lambda: "Registered to:" in (tmp_path / name).read_text())
-        return process
+        words = f"{line} --no-nanny --nthreads 1 --name {name}"
+        return start_dask(name, words, "Registered to: +(.*)", engine)[0]
 
-    line = f"{command('dask scheduler')} --host 127.0.0.1 --port 0 --scheduler-file {file}"
-    scheduler = start_dask("scheduler", line)
-    address = wait_for(lambda: file.exists() and json.loads(file.read_text() or "{}"))["address"]
+    line = f"{command('dask scheduler')} --host 127.0.0.1 --port 0"
+    scheduler, address = start_dask("scheduler", line, r"Scheduler at: +(\S+)\n")
     return SimpleNamespace(address=address, scheduler=scheduler, worker=worker)
 
 
