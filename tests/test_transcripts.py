@@ -13,8 +13,6 @@ compared. To write the files anew:
     .venv/newest/bin/python -m pytest tests/test_transcripts.py --rewrite-transcripts
 """
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 import os
@@ -25,20 +23,18 @@ import sys
 from unittest import mock
 
 import pytest
-from batch import ea
 from conftest import PROJECT, called, load_program
 
-import DockerfileEvaluator as de
-
 FILES = sorted((PROJECT / "tests" / "transcripts").glob("*.txt"))
-MAIN = {
-    "DockerfileEvaluator.py": de.main,
-    "artifacts/evaluate_all.py": ea.main,
-    "artifacts/import_answers.py": load_program(PROJECT / "artifacts" / "import_answers.py").main,
-    "rubrics/review.py": load_program(PROJECT / "rubrics" / "review.py").main,
-    "reports/junit.py": load_program(PROJECT / "reports" / "junit.py").main,
-    "reports/leaderboard.py": load_program(PROJECT / "reports" / "leaderboard.py").main,
-}
+PROGRAMS = """
+DockerfileEvaluator.py
+artifacts/evaluate_all.py
+artifacts/import_answers.py
+rubrics/review.py
+reports/junit.py
+reports/leaderboard.py
+"""
+MAIN = {program: load_program(PROJECT / program).main for program in PROGRAMS.split()}
 LINKS = (*MAIN, "reports/page.html")
 
 
@@ -56,8 +52,8 @@ def run(command, fake):
         faults = command.partition(" ")[2]
         fake.inject(faults) if faults else fake.set(faults=[], pull={})
         return []
-    program, *words = ("sh",) if NEEDS_SHELL.search(command) else shlex.split(command)
-    if program == "python3" and words[0] in MAIN:
+    program, *words = shlex.split(command)
+    if program == "python3" and words[0] in MAIN and not NEEDS_SHELL.search(command):
         with mock.patch.object(sys, "argv", words):
             code, text, _ = called(MAIN[words[0]], *words[1:], is_one_screen=True)
     else:
@@ -105,7 +101,6 @@ def test_session(file, session, fake, request):
 
     if request.config.getoption("--rewrite-transcripts"):
         file.write_text(found)
-    texts = text.splitlines(), found.splitlines()
-    difference = "\n".join(difflib.unified_diff(*texts, n=5, lineterm=""))
-    if difference:
-        pytest.fail(difference, pytrace=False)
+    if found != text:
+        texts = text.splitlines(True), found.splitlines(True)
+        pytest.fail("".join(difflib.unified_diff(*texts, n=5)), pytrace=False)
