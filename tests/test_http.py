@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 from cases import TRUE, as_bytes, read_tests, table
@@ -309,6 +310,19 @@ def test_request_is_sent_again_until_the_answer_fits_or_a_post_was_taken(fake, s
     report = score(http(contains=["hello"], method=method))
 
     assert f"{outcome(report)} {len(asked(fake))}" == row.then, messages(report)
+
+
+@pytest.mark.parametrize(("method", "limit"), [("GET", de.ATTEMPT_TIMEOUT), ("POST", 60)])
+def test_request_has_15_seconds_and_a_post_all_the_time_of_its_test(
+    fake, score, monkeypatch, method, limit
+):
+    send = mock.Mock(side_effect=de.run_wrapped)
+    monkeypatch.setattr(de, "run_wrapped", send)
+    answers(fake, TEXTS["ok"])
+
+    score(http(method=method, timeout=60))
+
+    assert send.call_args[0][4] == pytest.approx(limit, abs=1)
 
 
 def test_last_answer_counts(fake, score):

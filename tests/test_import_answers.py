@@ -179,6 +179,19 @@ def test_what_is_refused_is_named_and_the_others_are_imported(refused):
     assert files() == {"good/r.dockerfile": "FROM x\n", "best/r.dockerfile": "FROM x\n"}
 
 
+def test_last_dockerfile_of_an_answer_counts_and_a_folder_is_refused():
+    path = rows(row(answer="```\nFROM x\n```\n```\nFROM y\n```"))
+    Path("answers/m/f.md").mkdir(parents=True)
+
+    code, out, err = run("answers", path)
+
+    assert files() == {"m/r.dockerfile": "FROM y\n"}
+    assert "m/r: 2 Dockerfiles, the last one counts" in out
+    assert "refused: 1\n" in out
+    assert err.startswith("error: answers/m/f.md: ")
+    assert code == 1
+
+
 def test_other_content_is_only_replaced_with_force():
     run(rows(row()))
     path = rows(row(answer="FROM y"))

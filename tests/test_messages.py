@@ -46,10 +46,6 @@ invalid from
     not: lookup failed to process "x"
     failed to parse stage name "BusyBox": invalid reference format
     not: x: failed to parse stage name x
-    failed to parse platform bogus: "bogus": unknown operating system
-    not: x: failed to parse platform x
-    "bogus": unknown operating system or architecture: invalid argument
-    not: unknown operating system
     creating build container: parsing reference "BusyBox": invalid
     not: creating build container: x
     determining starting point for build: no FROM statement found

@@ -117,6 +117,7 @@ def test_first_and_last_half_of_8_mib_are_searched_and_8_kb_are_in_the_report(fa
     assert list(statuses(report).values()) == ["passed", "passed", "failed"]
     expected = "(?s)head\nx.{8100,8200}xtail\n.{,50}8 MiB.{,50}"
     assert re.fullmatch(expected, report["test_results"][0]["output"])
+    assert "only its first and last 4 MiB were searched" in messages(report)[2]
 
 
 # What is run twice, and who is at fault if that proves nothing
