@@ -251,6 +251,8 @@ the engine is away for a moment, and a RUN fails -> build, fresh build: passed
     faults: build nth=1 at='RUN a' error=2; version nth=2
 the engine is away after each build -> build, fresh build: engine
     faults: build at='RUN a' error=2; version nth=2; version nth=4
+the engine is away, and the log looks forged, docker 20.10 -> build, build: engine
+    faults: build stderr='#1 [internal] load x\n#1 sha256:0000000000000000000000000000000000000000000000000000000000000000\n#2 [1/1] ADD a\n#7 b\nERROR: c'; version nth=2; version nth=4
 docker is killed twice -> build, build: engine
     faults: build do=die
 the engine does not come back -> build: engine
