@@ -99,6 +99,7 @@ HOSTILE = ["```\n", "```dockerfile\nFROM x\n", "~~~x\n```\n", "`", "`````x`\n", 
 HOSTILE += ["ARG x\\\n", "# x\n \n", "FROM\n", "FROM --a", "FROM a,", "  FROM x\n"]
 
 
+@pytest.mark.long("64 KiB, four times each")
 @pytest.mark.parametrize("repeated", HOSTILE, ids=ascii)
 def test_no_answer_takes_minutes(repeated):
     started_at = time.thread_time()

@@ -257,6 +257,7 @@ def test_rule_warns_once_and_lint_is_silent_about_what_it_cannot_know(rule, line
     assert rules(as_test(line)) == [rule] * (rule not in ("may-fail", "accepted"))
 
 
+@pytest.mark.long("parses a long command")
 def test_nothing_is_said_about_a_very_long_command():
     assert rules(run_command(f"nosuch{' && nosuch' * 1000}; true")) == []
 

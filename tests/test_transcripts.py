@@ -25,7 +25,11 @@ from unittest import mock
 import pytest
 from conftest import PROJECT, called, load_program
 
-FILES = sorted((PROJECT / "tests" / "transcripts").glob("*.txt"))
+LONG = [pytest.mark.long("dozens of commands in shells")]
+FILES = [
+    pytest.param(file, id=file.stem, marks=LONG * (file.stem in ("board", "many", "pages-many")))
+    for file in sorted((PROJECT / "tests" / "transcripts").glob("*.txt"))
+]
 PROGRAMS = """
 DockerfileEvaluator.py
 artifacts/evaluate_all.py
@@ -85,7 +89,7 @@ def session(fake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "session")
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES)
 def test_session(file, session, fake, request):
     if file.stem == "help" and sys.version_info < (3, 10):
         pytest.skip("argparse had other headings")
