@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -24,7 +23,8 @@ def tree(dockerfiles, *tests):
     The texts can be one string, such as "m/a, m/b: text".
     """
     if isinstance(dockerfiles, str):
-        dockerfiles = dict(re.findall("([^:]+?)(?:: (.+?))?(?:, |$)", dockerfiles))
+        items = (each.partition(":") for each in dockerfiles.split(", "))
+        dockerfiles = {place: text for place, _, text in items}
     os.makedirs("rubrics", exist_ok=True)
     for place, text in dockerfiles.items():
         file = Path(f"artifacts/{place}.dockerfile")
@@ -40,7 +40,8 @@ def scores():
     for file in filter(Path.is_file, Path("reports").rglob("*.json")):
         content = json.loads(file.read_text())
         rate = content["summary"]["success_rate"]
-        found[str(file)[8:-5]] = content["error"]["kind"] if rate is None else rate
+        place = str(file.relative_to("reports").with_suffix(""))
+        found[place] = content["error"]["kind"] if rate is None else rate
     return found
 
 

@@ -180,7 +180,7 @@ def called(main, *words, encoding="utf-8", is_one_screen=False):
     As on one screen, stdout may have both.
     """
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2))
-    before = list(map(signal.getsignal, TAKEN))
+    before = {number: signal.getsignal(number) for number in TAKEN}
     try:
         screen = contextlib.redirect_stderr(out if is_one_screen else err)
         with contextlib.redirect_stdout(out), screen:
@@ -188,7 +188,8 @@ def called(main, *words, encoding="utf-8", is_one_screen=False):
     except SystemExit as end:
         code = end.code
     finally:
-        list(map(signal.signal, TAKEN, before))
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return (code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 

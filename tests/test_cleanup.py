@@ -231,8 +231,10 @@ def test_docker_has_a_session_of_its_own_and_is_killed_if_it_ignores_sigterm(mon
 def test_child_of_docker_that_holds_its_output_is_not_waited_for():
     docker = de.Docker(program("until test -e over; do sleep 0.1; done & echo done"))
 
+    answer = docker.call("version")
+
     open("over", "w").close()
-    assert docker.call("version").stdout == "done\n"
+    assert answer.stdout == "done\n"
 
 
 def test_log_of_a_service_ends_with_what_it_printed_last():

@@ -146,6 +146,9 @@ engine trouble
     not: failed to get x
     failed to read dockerfile: open D: no such file or directory
     not: mkdir /failed to read dockerfile: x
+no git
+    unknown scheme git: not found
+    not: mkdir /w/unknown scheme git: not found
 runtime
     runc run failed: unable to start container process: exec: "": executable file not found in $PATH
     not: make: run failed
